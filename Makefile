@@ -1,0 +1,40 @@
+# Every target builds what it needs: `make demo` and `make test` work on a fresh clone.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# one torch thread per process: two on a busy machine are many times slower than one
+export OMP_NUM_THREADS := 1
+
+.PHONY: demo test check fix docs bench clean
+
+demo: $(VENV)/ready
+	$(BIN)/mecheval demo
+
+test: $(VENV)/ready
+	$(BIN)/python -m pytest -n 2
+
+check: $(VENV)/ready
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+fix: $(VENV)/ready
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+docs: $(VENV)/ready
+	$(BIN)/python docs/generate.py
+
+bench: $(VENV)/ready
+	$(BIN)/python -m benchmarks.documents
+
+clean:
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis
+
+$(VENV)/ready: pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11), "mecheval needs Python 3.11 or newer; set PYTHON="'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --editable '.[dev]'
+	touch $@

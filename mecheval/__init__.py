@@ -1,0 +1,66 @@
+"""mecheval tells how a sequence-model architecture recalls, not only whether.
+
+The names below are the public ones. They are imported when first used, so that importing mecheval costs nothing.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from mecheval.errors import CheckFailed, InvalidInput, MechevalError
+    from mecheval.plugins import build_task, load_plugin, register_mixer, register_task
+    from mecheval.spec import Spec
+    from mecheval.tasks.batch import Corrupted, Documents
+    from mecheval.tasks.check import check_task
+    from mecheval.tasks.grammar import Grammar
+    from mecheval.tasks.honesty import describe
+    from mecheval.tasks.recall import Recall
+    from mecheval.tasks.records import sample
+    from mecheval.tasks.task import Task
+    from mecheval.tasks.treecall import Treecall
+
+_HOMES = {
+    "errors": ["CheckFailed", "InvalidInput", "MechevalError"],
+    "plugins": ["build_task", "load_plugin", "register_mixer", "register_task"],
+    "spec": ["Spec"],
+    "tasks.batch": ["Corrupted", "Documents"],
+    "tasks.check": ["check_task"],
+    "tasks.grammar": ["Grammar"],
+    "tasks.honesty": ["describe"],
+    "tasks.recall": ["Recall"],
+    "tasks.records": ["sample"],
+    "tasks.task": ["Task"],
+    "tasks.treecall": ["Treecall"],
+}
+__all__ = [
+    "CheckFailed",
+    "Corrupted",
+    "Documents",
+    "Grammar",
+    "InvalidInput",
+    "MechevalError",
+    "Recall",
+    "Spec",
+    "Task",
+    "Treecall",
+    "build_task",
+    "check_task",
+    "describe",
+    "load_plugin",
+    "register_mixer",
+    "register_task",
+    "sample",
+]
+
+
+def __getattr__(name: str) -> Any:
+    for home, names in _HOMES.items():
+        if name in names:
+            return getattr(import_module(f"mecheval.{home}"), name)
+    raise AttributeError(f"module 'mecheval' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

@@ -1,0 +1,183 @@
+"""The command line: parse, one call, print."""
+
+import json
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+from typer.exceptions import TyperException
+
+from mecheval.errors import InvalidInput, MechevalError
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
+
+TaskText = Annotated[str, typer.Argument(metavar="TASK", help="a task with options, a preset, or file.py:Class")]
+Json = Annotated[bool, typer.Option("--json", help="print JSON for programs")]
+Plugins = Annotated[
+    list[Path] | None, typer.Option("--plugin", metavar="FILE.py", help="run this file first; it may register")
+]
+Seed = Annotated[int, typer.Option(help="which data set")]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs one command and returns its exit code; errors are lines on stderr, `--debug` shows where they come from."""
+    words = sys.argv[1:] if arguments is None else list(arguments)
+    try:
+        return int(app([word for word in words if word != "--debug"], standalone_mode=False, prog_name="mecheval") or 0)
+    except (MechevalError, TyperException) as error:
+        if "--debug" in words:
+            traceback.print_exc()
+        message = error.format_message() if isinstance(error, TyperException) else str(error)
+        for line in message.splitlines():
+            print(f"error: {line}", file=sys.stderr)
+        return error.exit_code
+
+
+def script() -> None:
+    sys.exit(main())
+
+
+@app.callback(invoke_without_command=True, epilog="Example: mecheval sample recall:pairs=4,vocab=32 -n 2")
+def mecheval(
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="print the version")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="show the traceback of an error")] = False,
+) -> None:
+    """How does a sequence-model architecture recall, and not only whether."""
+    if version:
+        from mecheval import __version__
+
+        print(__version__)
+    elif context.invoked_subcommand is None:
+        print(context.get_help())
+
+
+@app.command(epilog="Example: mecheval demo")
+def demo() -> None:
+    """Shows documents of both tasks, with their corrupted twins and what their data sets are like."""
+    for text, seed in (("recall:pairs=4,vocab=32", 0), ("treecall", 0)):
+        sample(text, n=2, seed=seed)
+    for text in ("ar_16pairs", "atr"):
+        describe(text)
+
+
+@app.command(epilog="Example: mecheval sample atr -n 3 --seed 0 --split test")
+def sample(
+    task: TaskText,
+    n: Annotated[int, typer.Option("-n", help="how many documents")] = 3,
+    seed: Seed = 0,
+    split: Annotated[str, typer.Option(help="train, dev or test")] = "test",
+    start: Annotated[int, typer.Option(help="number of the first document")] = 0,
+    role: Annotated[str, typer.Option(help="what is corrupted: key, value or query")] = "key",
+    kind: Annotated[str, typer.Option(help="how: resample or swap")] = "resample",
+    plugin: Plugins = None,
+    as_json: Json = False,
+) -> None:
+    """Shows documents with their roles, their corrupted twins and their trees."""
+    from mecheval.options import checked
+    from mecheval.tasks import records
+
+    wanted = {"n": n, "seed": seed, "split": split, "start": start, "role": role, "kind": kind}
+    built, settings = _all(lambda: _task(task, plugin), lambda: checked(records.sample, wanted, given=("task",)))
+    found = records.sample(built, **settings)
+    if as_json:
+        _print_json([record.to_dict() for record in found])
+        return
+    from mecheval import terminal
+
+    console = terminal.console()
+    console.print(
+        f"[bold]{task}[/] · {split} · seed {seed} · {role} corrupted by {kind}\n", terminal.legend(), "\n", sep=""
+    )
+    for record in found:
+        console.print(f"document {record.index} ", end="")
+        console.print(terminal.document(record, console.width), "")
+
+
+@app.command(epilog="Example: mecheval describe atr_split")
+def describe(
+    task: TaskText,
+    seed: Seed = 0,
+    train: Annotated[int, typer.Option(help="documents in the training set")] = 100_032,
+    evaluation: Annotated[int, typer.Option(help="documents in dev and in test")] = 1024,
+    plugin: Plugins = None,
+    as_json: Json = False,
+) -> None:
+    """Says what a data set is really like: lengths, distances, repeats, corruptions that change nothing."""
+    from mecheval.options import checked
+    from mecheval.tasks import honesty
+
+    wanted = {"seed": seed, "train": train, "evaluation": evaluation}
+    built, settings = _all(lambda: _task(task, plugin), lambda: checked(honesty.describe, wanted, given=("task",)))
+    facts = honesty.describe(built, **settings)
+    if as_json:
+        _print_json({"task": task, "seed": seed, **facts.to_dict()})
+        return
+    from mecheval import terminal
+
+    console = terminal.console()
+    console.print(f"[bold]{task}[/] · seed {seed}", terminal.honesty(facts), "", sep="\n")
+
+
+@app.command("list", epilog="Example: mecheval list tasks --json")
+def list_(
+    what: Annotated[Literal["tasks", "mixers"], typer.Argument(help="tasks or mixers")],
+    plugin: Plugins = None,
+    as_json: Json = False,
+) -> None:
+    """Lists what can be named, with every option."""
+    from mecheval.models import mixers
+    from mecheval.plugins import load_plugin
+    from mecheval.tasks import tasks
+
+    for path in plugin or []:
+        load_plugin(path)
+    registry = {"tasks": tasks, "mixers": mixers}[what]
+    entries = [registry.describe(name) for name in registry.names()]
+    if as_json:
+        _print_json([entry.to_dict() for entry in entries])
+        return
+    from mecheval import terminal
+
+    terminal.console().print(terminal.entries(what, entries))
+
+
+@app.command(epilog="Example: mecheval check my_task.py:MyTask")
+def check(task: TaskText, plugin: Plugins = None, as_json: Json = False) -> None:
+    """Examines a task: the same document in any block, roles that point where they say, honest corruption."""
+    from mecheval.tasks.check import check_task
+
+    check_task(_task(task, plugin))
+    if as_json:
+        _print_json({"task": task, "failures": []})
+    else:
+        print(f"{task}: keeps every promise")
+
+
+def _task(text: str, plugins: list[Path] | None) -> Any:
+    from mecheval.plugins import build_task, load_plugin
+
+    for path in plugins or []:
+        load_plugin(path)
+    return build_task(text)
+
+
+def _all(*steps: Callable[[], Any]) -> list[Any]:
+    """What the steps return, or the problems of all of them at once."""
+    results: list[Any] = []
+    problems: list[str] = []
+    for step in steps:
+        try:
+            results.append(step())
+        except InvalidInput as error:
+            problems += error.problems
+    if problems:
+        raise InvalidInput(problems)
+    return results
+
+
+def _print_json(value: Any) -> None:
+    print(json.dumps(value, ensure_ascii=False))

@@ -1,0 +1,31 @@
+"""Errors a person reads, each with the exit code of the command it ends."""
+
+from collections.abc import Iterable
+
+
+class MechevalError(Exception):
+    """Something went wrong that is worth one line, not a traceback."""
+
+    exit_code = 1
+
+
+class InvalidInput(MechevalError):
+    """The input cannot be meant: one line for each wrong field, all at once. Nothing was written."""
+
+    exit_code = 2
+
+    def __init__(self, problems: str | Iterable[str]) -> None:
+        self.problems = (problems,) if isinstance(problems, str) else tuple(problems)
+        super().__init__("\n".join(self.problems))
+
+    def within(self, place: str) -> "InvalidInput":
+        """The same problems, each line opening with where they are."""
+        return InvalidInput(f"{place}: {problem}" for problem in self.problems)
+
+
+class CheckFailed(MechevalError):
+    """A plug-in does not keep its contract: one line for each broken promise."""
+
+    def __init__(self, what: str, failures: Iterable[str]) -> None:
+        self.failures = tuple(failures)
+        super().__init__("\n".join(f"{what}: {failure}" for failure in self.failures))

@@ -1,0 +1,78 @@
+"""The doors for a stranger's task or mixer: `file.py:Class`, `--plugin file.py`, or an entry point.
+
+In a file, `@register_task("name")` and `@register_mixer("name")`; in a package, entry points of the groups
+`mecheval.tasks` and `mecheval.mixers`. Both lead to `Registry.add`, as for the built-ins.
+"""
+
+import importlib.util
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any, cast
+
+from mecheval.errors import InvalidInput
+from mecheval.models import mixers
+from mecheval.registry import Registry
+from mecheval.spec import Spec, digest
+from mecheval.tasks import tasks
+from mecheval.tasks.task import Task
+
+Decorator = Callable[[type[Any]], type[Any]]
+
+
+def register_task(name: str) -> Decorator:
+    return _registers(tasks, name)
+
+
+def register_mixer(name: str) -> Decorator:
+    return _registers(mixers, name)
+
+
+def load_plugin(path: str | Path) -> ModuleType:
+    """Runs a file, once; what it registers can be named from then on."""
+    file = Path(path)
+    if file.suffix != ".py" or not file.is_file():
+        raise InvalidInput(f"plugin={str(path)!r} must be a Python file, file.py")
+    name = f"mecheval_plugin_{digest(str(file.resolve()))[:16]}"
+    if name in sys.modules:
+        return sys.modules[name]
+    module_spec = importlib.util.spec_from_file_location(name, file)
+    assert module_spec is not None
+    assert module_spec.loader is not None
+    module = importlib.util.module_from_spec(module_spec)
+    sys.modules[name] = module  # dataclasses look their module up
+    try:
+        module_spec.loader.exec_module(module)
+    except InvalidInput:
+        del sys.modules[name]
+        raise
+    except Exception as error:
+        del sys.modules[name]
+        raise InvalidInput(f"plugin={str(path)!r} must run; it raised {type(error).__name__}: {error}") from error
+    return module
+
+
+def build_task(text: str) -> Task:
+    """The task that a text names: "recall:pairs=8", a preset, "file.py:Class:option=1"."""
+    return cast(Task, _build(tasks, text))
+
+
+def _build(registry: Registry, text: str, **given: Any) -> Any:
+    path, found, rest = text.partition(".py:")
+    if not found:
+        return registry.build(text, **given)
+    module = load_plugin(f"{path}.py")
+    spec = Spec.parse(rest)
+    cls = getattr(module, spec.name, None)
+    if not isinstance(cls, type):
+        raise InvalidInput(f"{path}.py has no class {spec.name!r}")
+    return registry.build_class(cls, spec, **given)
+
+
+def _registers(registry: Registry, name: str) -> Decorator:
+    def register(cls: type[Any]) -> type[Any]:
+        registry.add(name, cls)
+        return cls
+
+    return register

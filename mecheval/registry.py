@@ -1,0 +1,108 @@
+"""Where names become things. Built-ins, entry points and plug-in files enter by the same `add`."""
+
+import importlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.metadata import entry_points
+from typing import Any
+
+from mecheval.errors import InvalidInput
+from mecheval.options import Option, checked, nearest, options_of
+from mecheval.spec import Spec
+
+Target = str | type[Any]  # a class, or "module:Class" to import when it is first asked for
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One line of `mecheval list`."""
+
+    name: str
+    summary: str
+    options: tuple[Option, ...]
+    preset_of: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        options = [
+            {"name": o.name, "type": o.type, "default": o.default, "allowed": o.allowed, "summary": o.summary}
+            for o in self.options
+        ]
+        return {"name": self.name, "summary": self.summary, "options": options, "preset_of": self.preset_of}
+
+
+class Registry:
+    """The tasks, or the mixers, that can be named."""
+
+    def __init__(self, kind: str, *, given: tuple[str, ...] = ()) -> None:
+        self.kind = kind
+        self.given = given
+        self._targets: dict[str, Target] = {}
+        self._presets: dict[str, tuple[Spec, str]] = {}
+        self._entry_points_read = False
+
+    def add(self, name: str, target: Target) -> None:
+        if name in self._targets or name in self._presets:
+            raise InvalidInput(f"name={name!r} is taken: there is a {self.kind} of that name already")
+        self._targets[name] = target
+
+    def add_preset(self, name: str, spec: Spec, summary: str) -> None:
+        self._presets[name] = (spec, summary)
+
+    def names(self) -> list[str]:
+        """Definitions first, then presets, each in the order they entered."""
+        if not self._entry_points_read:
+            self._entry_points_read = True
+            for point in entry_points(group=f"mecheval.{self.kind}s"):
+                self.add(point.name, point.value)
+        return [*self._targets, *self._presets]
+
+    def get(self, name: str) -> type[Any]:
+        if name not in self.names():
+            raise InvalidInput(f"no {self.kind} named {name!r}{nearest(name, self.names())}")
+        if name in self._presets:
+            return self.get(self._presets[name][0].name)
+        target = self._targets[name]
+        if isinstance(target, str):
+            target = self._targets[name] = _imported(self.kind, name, target)
+        return target
+
+    def expand(self, spec: Spec) -> Spec:
+        """A preset written out; the options given with it win."""
+        if spec.name not in self._presets:
+            return spec
+        preset = self._presets[spec.name][0]
+        return Spec(preset.name, {**preset.options, **spec.options})
+
+    def build(self, spec: str | Spec, **given: Any) -> Any:
+        """The thing itself. Every wrong field is reported at once, before anything is built."""
+        spec = Spec.parse(spec) if isinstance(spec, str) else spec
+        return self.build_class(self.get(spec.name), self.expand(spec), spec.name, **given)
+
+    def build_class(self, cls: type[Any], spec: Spec, name: str = "", **given: Any) -> Any:
+        try:
+            return cls(**given, **checked(cls, spec.options, self.given))
+        except InvalidInput as error:
+            raise error.within(name or spec.name) from error
+
+    def describe(self, name: str) -> Entry:
+        cls = self.get(name)
+        options = options_of(cls, self.given)
+        if name not in self._presets:
+            return Entry(name, summary_of(cls), tuple(options.values()))
+        spec, summary = self._presets[name]
+        preset = [
+            Option(o.name, o.annotation, spec.options.get(o.name, o.default), o.summary) for o in options.values()
+        ]
+        return Entry(name, f"{summary} ({spec})", tuple(preset), preset_of=spec.name)
+
+
+def summary_of(thing: Callable[..., Any]) -> str:
+    return (thing.__doc__ or "").strip().split("\n")[0]
+
+
+def _imported(kind: str, name: str, target: str) -> type[Any]:
+    module, _, attribute = target.partition(":")
+    try:
+        return getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise InvalidInput(f"the {kind} {name!r} cannot be loaded from {target!r}: {error}") from error

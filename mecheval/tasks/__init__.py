@@ -1,0 +1,19 @@
+"""Room 1, documents: the tasks and where they are registered."""
+
+from mecheval.registry import Registry
+from mecheval.spec import Spec
+
+tasks = Registry("task")
+tasks.add("recall", "mecheval.tasks.recall:Recall")
+tasks.add("treecall", "mecheval.tasks.treecall:Treecall")
+
+for name, text, summary in (
+    ("ar_32pairs", "recall:pairs=32", "AR as the paper's text has it"),
+    ("ar_16pairs", "recall:pairs=16", "AR as the paper's numbers come from"),
+    ("atr", "treecall", "ATR of figures 7, 8, 11 and 12: L_max 5, 20 terminals"),
+    ("atr_8192", "treecall:terminals=8192", "ATR with 8,192 terminals, together as likely as 20"),
+    ("atr_l10", "treecall:max_rhs=10", "ATR with longer productions: L_max 10"),
+    ("atr_split", "treecall:held_out=0.2", "ATR of figure 10: a fifth of the pairs asked only in test"),
+    ("atr_sibling", "treecall:query=sibling", "ATR of figure 13: rightmost sibling queries"),
+):
+    tasks.add_preset(name, Spec.parse(text), summary)

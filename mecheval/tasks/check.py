@@ -1,0 +1,120 @@
+"""`check_task`: what every task must keep, examined. A task that fails would make every number false."""
+
+from collections.abc import Callable, Iterator
+from typing import cast, get_args
+
+import numpy as np
+
+from mecheval.errors import CheckFailed
+from mecheval.tasks.batch import NO_ANSWER, ROLES, Documents
+from mecheval.tasks.corruption import Kind, Role
+from mecheval.tasks.honesty import texts
+from mecheval.tasks.task import SPLITS, Task
+
+DRAWN = 256
+
+
+def check_task(task: Task, documents: int = DRAWN) -> None:
+    """Raises CheckFailed with every promise that the task breaks."""
+    failures = []
+    for check in (
+        _draws_any_block_alike,
+        _keeps_its_shapes,
+        _keeps_its_roles,
+        _separates_splits_and_seeds,
+        _corrupts_honestly,
+    ):
+        try:
+            failures += list(check(task, documents))
+        except Exception as error:  # a stranger's code: whatever it raises is a finding
+            failures.append(f"{_words(check)}: {type(error).__name__}: {error}")
+    if failures:
+        raise CheckFailed(str(type(task).__name__), failures)
+
+
+def _draws_any_block_alike(task: Task, n: int) -> Iterator[str]:
+    whole = texts(task.documents(0, "test", 0, n))
+    backwards = [texts(task.documents(0, "test", i, i + 1))[0] for i in reversed(range(n))][::-1]
+    differing = [i for i in range(n) if whole[i] != backwards[i]]
+    if differing:
+        yield f"document {differing[0]} drawn alone differs from the same in a block (and {len(differing) - 1} more)"
+    middle = task.documents(0, "test", n // 3, n)
+    if texts(middle) != whole[n // 3 :]:
+        yield f"documents {n // 3} to {n} differ when the block starts there"
+    if middle.index.tolist() != list(range(n // 3, n)):
+        yield "index must number the documents as they were asked for"
+
+
+def _keeps_its_shapes(task: Task, n: int) -> Iterator[str]:
+    for split in SPLITS:
+        docs = task.documents(0, split, 0, n)
+        if len(docs) != n:
+            yield f"{split}: {n} documents were asked for and {len(docs)} drawn"
+        if docs.lengths.max() > task.max_len:
+            yield f"{split}: a document has {docs.lengths.max()} tokens, max_len is {task.max_len}"
+        if docs.flat.min() < 0 or docs.flat.max() >= task.vocab_size:
+            yield f"{split}: tokens must be below vocab_size={task.vocab_size}: {docs.flat.min()} … {docs.flat.max()}"
+        if docs.answers.min() < 0 or docs.answers.max() >= task.vocab_size:
+            yield f"{split}: answers must be below vocab_size={task.vocab_size}: {np.unique(docs.answers)[[0, -1]]}"
+        if not all(task.word(int(token)) for token in np.unique(docs.flat)):
+            yield f"{split}: word() must name every token"
+
+
+def _keeps_its_roles(task: Task, n: int) -> Iterator[str]:
+    docs = task.documents(0, "test", 0, n)
+    missing = set(ROLES) - docs.roles.keys()
+    if missing:
+        yield f"roles must include {', '.join(sorted(missing))}"
+        return
+    for role, position in docs.roles.items():
+        if position.min() < 0 or (position >= docs.lengths).any():
+            yield f"role {role} must point into the document"
+            return
+    if (docs.queries[:, 0] != docs.roles["query"]).any():
+        yield "the role query must be the first of queries"
+    if (docs.queries.max(axis=1) != docs.lengths - 1).any():
+        yield "nothing may follow the last query: nothing reads it"
+    if (docs.at("value") != docs.answer).any():
+        yield "the token at the role value must be the answer"
+    if (docs.at("key") != docs.at("query")).any():
+        yield "the token at the role key must be the one asked about"
+
+
+def _separates_splits_and_seeds(task: Task, n: int) -> Iterator[str]:
+    train = texts(task.documents(0, "train", 0, n))
+    for what, other in (("dev", task.documents(0, "dev", 0, n)), ("another seed", task.documents(1, "train", 0, n))):
+        if texts(other) == train:
+            yield f"{what} draws the same documents as train"
+
+
+def _corrupts_honestly(task: Task, n: int) -> Iterator[str]:
+    docs = task.documents(0, "test", 0, n)
+    for kind in get_args(Kind):
+        for role in get_args(Role):
+            for failure in _broken_by(task, docs, role, kind):
+                yield f"{kind} of {role}: {failure}"
+
+
+def _broken_by(task: Task, docs: Documents, role: Role, kind: Kind) -> Iterator[str]:
+    twins = task.corrupt(docs, role, 0, kind)
+    if texts(task.corrupt(docs[::-1], role, 0, kind).documents[::-1]) != texts(twins.documents):
+        yield "the corruption of a document depends on the others"
+    if (twins.documents.lengths != docs.lengths).any():
+        yield "a corruption must not change the length"
+        return
+    changed = twins.documents.tokens != docs.tokens
+    most = 1 if kind == "resample" or role == "query" else 2
+    if (changed.sum(axis=1) > most).any():
+        yield f"at most {most} tokens may change"
+    at_role = changed[np.arange(len(docs)), docs.roles[role]]
+    if (changed.any(axis=1) & ~at_role).any():
+        yield "the token at the role must change, if any does"
+    survived = twins.documents.answer == docs.answer
+    if (twins.usable & (survived | ~at_role)).any():
+        yield "a document whose answer survived must not be usable"
+    if kind == "swap" and (twins.documents.answer[twins.usable] == NO_ANSWER).any():
+        yield "a swap must leave an answer"
+
+
+def _words(check: Callable[..., object]) -> str:
+    return cast(str, getattr(check, "__name__", "check")).strip("_").replace("_", " ")

@@ -1,0 +1,1 @@
+"""Drawing, compiled. Imported only when documents are drawn: numba takes longer to load than `--help` may take."""

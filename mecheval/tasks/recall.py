@@ -1,0 +1,176 @@
+"""Associative Recall (paper §4.1, appendix C).
+
+BOS k₁ v₁ … kₙ vₙ DIVIDER q → answer
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property, partial
+from math import exp, lgamma, log, log1p
+from typing import Annotated, ClassVar, Literal
+
+import numpy as np
+from jaxtyping import Bool, Int32
+from numpy import ndarray
+from pydantic import Field
+
+from mecheval.errors import InvalidInput
+from mecheval.tasks import held_out as types
+from mecheval.tasks.batch import FIRST_SYMBOL, NO_ANSWER, ROLES, SPECIALS, Corrupted, Documents
+from mecheval.tasks.corruption import Kind, Role, Seed, corrupt
+from mecheval.tasks.held_out import HeldOut, Split
+from mecheval.tasks.philox import key_of
+from mecheval.tasks.reference import Choices, Document, recall_ref
+from mecheval.tasks.task import MAX_ATTEMPTS, numbers, settle, spec_of
+
+MIN_ACCEPTANCE = 0.01
+
+
+def _keys_suffice(pairs: int, vocab: int) -> str | None:
+    if pairs > vocab // 2:
+        return f"pairs={pairs} must be at most {vocab // 2}, the number of keys in vocab={vocab}"
+    return None
+
+
+def _range_ascends(min_pairs: int | None, pairs: int) -> str | None:
+    if min_pairs and min_pairs > pairs:
+        return f"min_pairs={min_pairs} must be at most pairs={pairs}"
+    return None
+
+
+def _pairs_suffice(queries: int, min_pairs: int | None, pairs: int) -> str | None:
+    if queries > (min_pairs or pairs):
+        return f"queries={queries} must be at most {min_pairs or pairs}, the fewest pairs a document can have"
+    return None
+
+
+def _types_divide(held_out: float, vocab: int) -> str | None:
+    return types.complaint(held_out, vocab // 2, "values of each key")
+
+
+def _types_occur(held_out: float, vocab: int, pairs: int, min_pairs: int | None, queries: int) -> str | None:
+    """Documents without enough pairs of a type that the split asks about are drawn again, which must not be most."""
+    n, share = min_pairs or pairs, types.size_of(vocab // 2, held_out) / (vocab // 2)
+    for split, p in (("test", share), ("train", 1 - share)) if 0 < share < 1 else ():
+        enough = sum(_binomial(n, i, p) for i in range(queries, n + 1))
+        if enough < MIN_ACCEPTANCE:
+            return (
+                f"held_out={held_out} must leave {split} more to ask: {queries} such pairs among {n} are found in "
+                f"{enough:.1g} of documents, and {MIN_ACCEPTANCE} is the least allowed"
+            )
+    return None
+
+
+def _binomial(n: int, i: int, p: float) -> float:
+    return exp(lgamma(n + 1) - lgamma(i + 1) - lgamma(n - i + 1) + i * log(p) + (n - i) * log1p(-p))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recall:
+    """Associative Recall: key–value pairs, then a key; answer its value."""
+
+    pairs: Annotated[int, Field(ge=1, le=2**14, description="key–value pairs in a document")] = 32
+    min_pairs: Annotated[int | None, Field(ge=1, le=2**14, description="fewest pairs, if documents vary in length")] = (
+        None
+    )
+    vocab: Annotated[int, Field(ge=2, le=2**22, multiple_of=2, description="keys and values together, half each")] = (
+        8192
+    )
+    queries: Annotated[
+        int, Field(ge=1, le=2**14, description="supervised queries after the divider; above 1 is MQAR")
+    ] = 1
+    query: Annotated[Literal["key", "value"], Field(description="what is shown; the other is to be recalled")] = "key"
+    held_out: Annotated[float, Field(ge=0, lt=1, description="share of (query, answer) types asked only in test")] = 0.0
+
+    constraints: ClassVar[tuple[Callable[..., str | None], ...]] = (
+        _keys_suffice,
+        _range_ascends,
+        _pairs_suffice,
+        _types_divide,
+        _types_occur,
+    )
+
+    def __post_init__(self) -> None:
+        settle(self)
+
+    @cached_property
+    def key(self) -> str:
+        return spec_of("recall", self).key
+
+    @property
+    def vocab_size(self) -> int:
+        return FIRST_SYMBOL + self.vocab
+
+    @property
+    def max_len(self) -> int:
+        return 2 + 2 * self.pairs + self.queries
+
+    @property
+    def _shape(self) -> tuple[int, int, int, int, bool]:
+        return self.vocab // 2, self.min_pairs or self.pairs, self.pairs, self.queries, self.query == "value"
+
+    @cached_property
+    def types(self) -> HeldOut:
+        return HeldOut.draw(self.key, self.vocab // 2, self.held_out)
+
+    def documents(self, seed: Seed, split: Split, start: int, stop: int) -> Documents:
+        from mecheval.tasks.kernels.recall import draw_recall
+
+        index = numbers(split, start, stop)
+        tokens = np.empty((len(index), self.max_len), np.int32)
+        lengths, asked = np.empty(len(index), np.int32), np.empty((len(index), self.queries), np.int32)
+        stream = np.uint64(key_of(self.key, seed, split))
+        failed = draw_recall(
+            stream, index, *self._shape, self.types.for_kernel(split), MAX_ATTEMPTS, tokens, lengths, asked
+        )
+        if failed >= 0:
+            raise InvalidInput(
+                f"recall: held_out={self.held_out} must leave {split} more to ask; {MAX_ATTEMPTS} draws did not"
+            )
+        key_at, value_at = (2, 1) if self.query == "value" else (1, 2)
+        first = lengths - self.queries
+        queries = first[:, None] + np.arange(self.queries, dtype=np.int32)
+        key, value = 2 * asked[:, 0] + key_at, 2 * asked[:, 0] + value_at
+        roles = dict(
+            zip(ROLES, (np.zeros_like(first), key, value, np.maximum(key, value) + 1, first - 1, first), strict=True)
+        )
+        answers = np.take_along_axis(tokens, 2 * asked + value_at, axis=1)
+        flat = tokens[np.arange(self.max_len) < lengths[:, None]] if self.min_pairs else tokens.ravel()
+        return Documents(index, flat, lengths, roles, queries, answers)
+
+    def reference(self, rng: Choices, split: Split) -> Document | None:
+        """One attempt at a document in plain Python."""
+        return recall_ref(rng, *self._shape, partial(self.types.asks, split))
+
+    def corrupt(self, docs: Documents, role: Role, seed: Seed, kind: Kind = "resample") -> Corrupted:
+        return corrupt(self, docs, role, seed, kind)
+
+    def symbols(self, role: Role) -> range:
+        keys = range(FIRST_SYMBOL, FIRST_SYMBOL + self.vocab // 2)
+        values = range(keys.stop, keys.stop + self.vocab // 2)
+        shown, recalled = (keys, values) if self.query == "key" else (values, keys)
+        return recalled if role == "value" else shown
+
+    def partners(self, docs: Documents, role: Role) -> Bool[ndarray, "n time"]:
+        """The tokens of the same class before the divider."""
+        symbols = self.symbols(role)
+        before = np.arange(docs.tokens.shape[1]) < docs.roles["divider"][:, None]
+        return before & (docs.tokens >= symbols.start) & (docs.tokens < symbols.stop)
+
+    def answers(self, docs: Documents) -> Int32[ndarray, "n queries"]:
+        asked = np.take_along_axis(docs.tokens, docs.queries, axis=1)
+        shown = self.partners(docs, "key")
+        answers = np.full_like(asked, NO_ANSWER)
+        offset = -1 if self.query == "value" else 1
+        for j in range(self.queries):
+            matches = shown & (docs.tokens == asked[:, j, None])
+            last = docs.tokens.shape[1] - 1 - np.argmax(matches[:, ::-1], axis=1)
+            found = np.flatnonzero(matches.any(axis=1))
+            answers[found, j] = docs.tokens[found, last[found] + offset]
+        return answers
+
+    def word(self, token: int) -> str:
+        number = token - FIRST_SYMBOL
+        if number < 0:
+            return SPECIALS[token]
+        return f"k{number}" if number < self.vocab // 2 else f"v{number - self.vocab // 2}"

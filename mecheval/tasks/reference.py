@@ -1,0 +1,152 @@
+"""Both tasks drawn in plain Python, one document at a time: the truth the compiled ones are tested against.
+
+`rng` gives `below(n)` and `pick(cuts)`: a `philox.Stream` for the same documents choice for choice, or another source.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from mecheval.tasks.batch import BOS, DIVIDER, FIRST_SYMBOL
+from mecheval.tasks.grammar import Grammar
+
+MIN_SYMBOLS = 3  # shorter strings of the grammar are rejected
+Asks = Callable[[int, int], bool]  # may this (query symbol, answer symbol) be asked about?
+
+
+class Choices(Protocol):
+    def below(self, n: int) -> int: ...
+    def pick(self, cuts: Sequence[int]) -> int: ...
+
+
+@dataclass(frozen=True)
+class Document:
+    tokens: list[int]
+    key: int
+    value: int
+    queries: list[int]
+    answers: list[int]
+    parents: list[int] | None = None
+
+
+def recall_ref(
+    rng: Choices, symbols: int, min_pairs: int, pairs: int, queries: int, reverse: bool, asks: Asks
+) -> Document | None:
+    """BOS k₁ v₁ … kₙ vₙ DIVIDER q₁ … ; None if fewer than `queries` pairs may be asked about."""
+    n = min_pairs + rng.below(pairs - min_pairs + 1)
+    keys, values = Pack(symbols), Pack(symbols)
+    drawn = [(keys.draw(rng), values.draw(rng)) for _ in range(n)]
+    eligible = [i for i, (k, v) in enumerate(drawn) if (asks(v, k) if reverse else asks(k, v))]
+    if len(eligible) < queries:
+        return None
+    pack = Pack(len(eligible))
+    asked = [eligible[pack.draw(rng)] for _ in range(queries)]
+
+    tokens = [BOS]
+    for k, v in drawn:
+        tokens += [FIRST_SYMBOL + k, FIRST_SYMBOL + symbols + v]
+    tokens.append(DIVIDER)
+    key_at, value_at = (2, 1) if reverse else (1, 2)
+    answers = [tokens[2 * i + value_at] for i in asked]
+    first_query = len(tokens)
+    tokens += [tokens[2 * i + key_at] for i in asked]
+    positions = list(range(first_query, len(tokens)))
+    return Document(tokens, 2 * asked[0] + key_at, 2 * asked[0] + value_at, positions, answers)
+
+
+class Pack:
+    """The numbers 0 … n−1, drawn without replacement: a shuffle that remembers only what it moved."""
+
+    def __init__(self, n: int) -> None:
+        self.n, self.drawn = n, 0
+        self.moved: dict[int, int] = {}
+
+    def draw(self, rng: Choices) -> int:
+        place = self.drawn + rng.below(self.n - self.drawn)
+        card = self.moved.get(place, place)
+        self.moved[place] = self.moved.get(self.drawn, self.drawn)
+        self.drawn += 1
+        return card
+
+
+@dataclass
+class Node:
+    """One symbol of a derivation. Its parent is the head of the production it came from."""
+
+    symbol: int
+    parent: "Node | None"
+    position: int = -1
+    rightmost_child: "Node | None" = None
+
+
+class TooLong(Exception):
+    """A derivation outgrew the document."""
+
+
+def derive_ref(rng: Choices, grammar: Grammar, max_symbols: int) -> list[Node]:
+    """A string of the grammar from a uniform start, in order, each symbol with its parent."""
+    nodes: list[Node] = []
+    promised = 1  # symbols that the productions so far will place at the least
+
+    def place(node: Node) -> None:
+        node.position = len(nodes)
+        nodes.append(node)
+        if node.parent:
+            node.parent.rightmost_child = node
+
+    def expand(nonterminal: int, parent: Node | None) -> None:
+        nonlocal promised
+        rule = rng.pick(grammar.rule_cut_lists[nonterminal])
+        head = Node(rng.pick(grammar.head_cut_list(nonterminal)), parent)
+        body = grammar.bodies[nonterminal][rule]
+        promised += len(body)
+        if promised > max_symbols:
+            raise TooLong
+        if grammar.head == "left":
+            place(head)
+        for symbol in body:
+            if symbol < grammar.terminals:
+                place(Node(symbol, head))
+            else:
+                expand(symbol - grammar.terminals, head)
+        if grammar.head == "right":
+            place(head)
+
+    expand(rng.below(grammar.nonterminals), None)
+    return nodes
+
+
+def related(node: Node, query: str) -> Node | None:
+    """The node a query about this one asks for."""
+    if query == "child":
+        return node.rightmost_child
+    if node.parent is None or query == "parent":
+        return node.parent
+    return node.parent.rightmost_child if query == "sibling" else node.parent.parent
+
+
+def treecall_ref(rng: Choices, grammar: Grammar, max_symbols: int, query: str, asks: Asks) -> Document | None:
+    """BOS, a string of the grammar, DIVIDER, q; None if it is too long, too short or nothing may be asked about."""
+    try:
+        nodes = derive_ref(rng, grammar, max_symbols)
+    except TooLong:
+        return None
+    if len(nodes) < MIN_SYMBOLS:
+        return None
+    rightmost = {node.symbol: node for node in nodes}
+    askable: dict[int, list[Node]] = {}  # for each node that can be the answer, those that ask for it
+    for node in nodes:
+        target = related(node, query)
+        if rightmost[node.symbol] is node and target and asks(node.symbol, target.symbol):
+            askable.setdefault(target.position, []).append(node)
+    if not askable:
+        return None
+    # §5.1: pairs are weighted inversely by the parent's child count, so first the answer, then who asks
+    target = nodes[sorted(askable)[rng.below(len(askable))]]
+    askers = askable[target.position]
+    key = askers[rng.below(len(askers))]
+
+    tokens = [BOS, *(FIRST_SYMBOL + node.symbol for node in nodes), DIVIDER, FIRST_SYMBOL + key.symbol]
+    parents = [-1, *(1 + node.parent.position if node.parent else -1 for node in nodes), -1, -1]
+    answer = FIRST_SYMBOL + target.symbol
+    return Document(tokens, 1 + key.position, 1 + target.position, [len(tokens) - 1], [answer], parents)

@@ -1,0 +1,63 @@
+"""What every task is: a frozen configuration from which document i can be drawn at any time."""
+
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from jaxtyping import Int64
+from numpy import ndarray
+
+from mecheval.errors import InvalidInput
+from mecheval.options import checked, options_of
+from mecheval.spec import Spec
+from mecheval.tasks.batch import Corrupted, Documents
+from mecheval.tasks.corruption import Kind, Role, Seed
+from mecheval.tasks.held_out import Split
+
+MAX_ATTEMPTS = 10_000
+SPLITS: tuple[Split, ...] = ("train", "dev", "test")
+
+
+@runtime_checkable
+class Task(Protocol):
+    """A frozen dataclass whose fields are its options. `check_task` examines one."""
+
+    @property
+    def vocab_size(self) -> int: ...
+
+    @property
+    def max_len(self) -> int: ...
+
+    def documents(self, seed: Seed, split: Split, start: int, stop: int) -> Documents:
+        """Documents start … stop−1. Each depends on (task, seed, split, its number) alone."""
+        ...
+
+    def corrupt(self, docs: Documents, role: Role, seed: Seed, kind: Kind = "resample") -> Corrupted: ...
+
+    def word(self, token: int) -> str:
+        """A token as people read it."""
+        ...
+
+
+def settle(task: Any) -> None:
+    """Checks the fields of a frozen dataclass and keeps them as its annotations want them (0 becomes 0.0)."""
+    values = checked(type(task), {name: getattr(task, name) for name in options_of(type(task))})
+    for name, value in values.items():
+        object.__setattr__(task, name, value)
+
+
+def spec_of(name: str, task: Any) -> Spec:
+    """The task as text, without what is left at its default: a new option with a default renames no old task."""
+    options = options_of(type(task)).values()
+    return Spec(name, {o.name: getattr(task, o.name) for o in options if getattr(task, o.name) != o.default})
+
+
+def numbers(split: Split, start: int, stop: int) -> Int64[ndarray, " n"]:
+    """The documents asked for, as an array; refuses what is no range of documents."""
+    problems = []
+    if split not in SPLITS:
+        problems.append(f"split={split!r} must be one of {', '.join(SPLITS)}")
+    if not 0 <= start <= stop < 2**62:
+        problems.append(f"documents {start} to {stop}: must be 0 ≤ start ≤ stop")
+    if problems:
+        raise InvalidInput(problems)
+    return np.arange(start, stop, dtype=np.int64)

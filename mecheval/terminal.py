@@ -1,0 +1,125 @@
+"""How documents, trees, tables and lists look in a terminal: coloured where it has colours, lettered everywhere."""
+
+from collections.abc import Iterator, Sequence
+
+from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+from rich.tree import Tree
+
+from mecheval.registry import Entry
+from mecheval.spec import print_scalar
+from mecheval.tasks.honesty import Honesty
+from mecheval.tasks.records import Record
+
+LETTERS = {"bos": "B", "key": "K", "value": "V", "next_key": "N", "divider": "D", "query": "Q"}
+COLOURS = {
+    "bos": "dim",
+    "key": "bold cyan",
+    "value": "bold green",
+    "next_key": "yellow",
+    "divider": "dim",
+    "query": "bold magenta",
+}
+SAME = "·"
+
+
+def legend() -> Text:
+    return Text("  ").join(Text(f"{LETTERS[role]} {role}", COLOURS[role]) for role in LETTERS)
+
+
+def document(record: Record, width: int) -> Group:
+    """Tokens over role letters over what the corruption changed, folded to the width; then the tree."""
+    twin = record.corrupted
+    changes = [SAME if a == b else b for a, b in zip(record.tokens, twin.tokens, strict=True)]
+    note = "" if twin.usable else ", not usable: the answer survived" if twin.answer else ", not usable"
+    title = Text.assemble("→ ", (record.answer or "none", "bold green"), "; corrupted → ", twin.answer or "none", note)
+    tree = [Padding(_tree(record), (0, 0, 0, 2))] if record.parents else []
+    return Group(title, *_folded(record, changes, width), *tree)
+
+
+def entries(kind: str, found: Sequence[Entry]) -> Group:
+    """Name and summary of each; the options where they are defined, not again for every preset of them."""
+    parts: list[RenderableType] = []
+    for entry in found:
+        parts.append(Text.assemble((entry.name, "bold"), "  ", entry.summary))
+        if entry.options and not entry.preset_of:
+            parts.append(_options(entry))
+    return Group(*(parts or [Text(f"no {kind}; one can come in by --plugin file.py")]))
+
+
+def honesty(facts: Honesty) -> Group:
+    table = Table(box=None, pad_edge=False)
+    table.add_column("")
+    for split in facts.splits:
+        table.add_column(split.split, justify="right")
+    of = [f"/{split.documents}" for split in facts.splits]
+    rows = {
+        "documents": [f"{s.documents}" for s in facts.splits],
+        "length in tokens: mean": [f"{s.mean_length:.1f}" for s in facts.splits],
+        "length in tokens: range": [f"{s.shortest}–{s.longest}" for s in facts.splits],
+        "key to value in tokens: mean": [f"{s.mean_distance:.2f}" for s in facts.splits],
+        "key to value in tokens: longest": [f"{s.longest_distance}" for s in facts.splits],
+        "occur word for word in training": [f"{s.seen_in_training}{n}" for s, n in zip(facts.splits, of, strict=True)],
+        "answer survives a corrupted key": [
+            f"{s.answer_survived_key_corruption}{n}" for s, n in zip(facts.splits, of, strict=True)
+        ],
+    }
+    for name, cells in rows.items():
+        table.add_row(name, *cells)
+    return Group(
+        table,
+        f"vocabulary {facts.vocab_size}, documents of at most {facts.max_len} tokens",
+        f"training set: {facts.train_documents} documents, {facts.train_bytes / 1e6:.1f} MB, "
+        f"{facts.train_repeats} repeats",
+    )
+
+
+def _folded(record: Record, changes: Sequence[str], width: int) -> Iterator[Text]:
+    letters = [
+        "".join(LETTERS[role] for role, at in record.roles.items() if at == i) for i in range(len(record.tokens))
+    ]
+    style = {at: COLOURS[role] for role, at in record.roles.items()}
+    columns = [max(map(len, cells)) for cells in zip(record.tokens, letters, changes, strict=True)]
+    start = 0
+    while start < len(columns):
+        stop, room = start + 1, width - 12 - columns[start]
+        while stop < len(columns) and room > columns[stop]:
+            room -= columns[stop] + 1
+            stop += 1
+        for name, cells in (("clean", record.tokens), ("role", letters), ("corrupted", changes)):
+            line = Text(f"  {name:<10}")
+            for i in range(start, stop):
+                line.append(cells[i].ljust(columns[i]), style.get(i, "") if cells is not changes else "bold red")
+                line.append(" ")
+            line.rstrip()
+            yield line
+        start = stop
+
+
+def _tree(record: Record) -> Tree:
+    assert record.parents
+    letters = {at: LETTERS[role] for role, at in record.roles.items() if role in ("key", "value")}
+    colours = {at: COLOURS[role] for role, at in record.roles.items() if role in ("key", "value")}
+    nodes = {
+        i: Tree(Text.assemble((token, colours.get(i, "")), (f" {i} ", "dim"), (letters.get(i, ""), colours.get(i, ""))))
+        for i, token in enumerate(record.tokens)
+        if i and i < record.roles["divider"]
+    }
+    for i, node in nodes.items():
+        if record.parents[i] >= 0:
+            nodes[record.parents[i]].children.append(node)
+    return next(node for i, node in nodes.items() if record.parents[i] < 0)
+
+
+def _options(entry: Entry) -> Padding:
+    table = Table(box=None, pad_edge=False, show_header=False)
+    for option in entry.options:
+        default = "" if option.default is None else print_scalar(option.default)
+        table.add_row(f"{option.name}={default}", option.allowed, Text(option.summary, "dim"))
+    return Padding(table, (0, 0, 1, 2))
+
+
+def console() -> Console:
+    return Console(highlight=False, soft_wrap=False)

@@ -1,0 +1,21 @@
+"""Switches on the shape and type checks of every annotation, before anything of mecheval is imported."""
+
+from pathlib import Path
+
+from hypothesis import settings
+from jaxtyping import install_import_hook
+
+settings.register_profile("repeatable", derandomize=True, deadline=None, database=None)
+settings.load_profile("repeatable")
+
+PACKAGE = Path(__file__).parents[1] / "mecheval"
+
+
+def checked_modules() -> list[str]:
+    """All but the compiled ones: numba cannot compile a function that is wrapped."""
+    files = [file.relative_to(PACKAGE.parent) for file in PACKAGE.rglob("*.py") if "kernels" not in file.parts]
+    # a package would bring all that is below it, so its modules are named one by one
+    return [".".join(file.with_suffix("").parts) for file in files if file.name != "__init__.py"]
+
+
+install_import_hook(checked_modules(), "beartype.beartype")
