@@ -19,6 +19,7 @@ from mecheval.spec import Scalar, print_scalar
 
 REQUIRED = inspect.Parameter.empty
 _STRICT = ConfigDict(strict=True, allow_inf_nan=False)
+_BOUNDS = {"ge": "from {}", "gt": "above {}", "le": "to {}", "lt": "and below {}", "multiple_of": ""}
 _NOUNS = {int: "integer", float: "number", bool: "boolean", str: "text"}
 
 
@@ -33,30 +34,19 @@ class Option:
 
     @property
     def type(self) -> str:
-        return " or ".join(
-            _NOUNS.get(kind, getattr(kind, "__name__", str(kind)))
-            for kind in _kinds(self.annotation)
-            if kind is not NoneType
-        )
+        kinds = [
+            type(get_args(part)[0]) if get_origin(part) is Literal else part for part, _ in _parts(self.annotation)
+        ]
+        return " or ".join(dict.fromkeys(_NOUNS.get(kind, getattr(kind, "__name__", str(kind))) for kind in kinds))
 
     @property
     def allowed(self) -> str:
-        parts = [part for part in _parts(self.annotation) if part is not NoneType]  # left out is how None is said
-        return " or ".join(_allowed(part, self._bounds()) for part in parts)
+        return " or ".join(_allowed(part, bounds) for part, bounds in _parts(self.annotation))
 
     def check(self, value: object) -> Any:
         """The value as the constructor wants it; raises ValueError."""
         adapter: TypeAdapter[Any] = TypeAdapter(self.annotation, config=_STRICT)
         return adapter.validate_python(value)
-
-    def _bounds(self) -> dict[str, Any]:
-        bounds: dict[str, Any] = {}
-        for item in get_args(self.annotation)[1:] if get_origin(self.annotation) is Annotated else ():
-            for limit in item.metadata if isinstance(item, FieldInfo) else (item,):
-                bounds |= (
-                    {name: getattr(limit, name) for name in limit.__slots__} if hasattr(limit, "__slots__") else {}
-                )
-        return bounds
 
 
 def options_of(factory: Callable[..., Any], given: Iterable[str] = ()) -> dict[str, Option]:
@@ -113,18 +103,16 @@ def _option(parameter: inspect.Parameter, hint: Any) -> Option:
     return Option(parameter.name, hint, parameter.default, summary)
 
 
-def _parts(annotation: Any) -> list[Any]:
-    """The members of a union, the annotation itself otherwise."""
+def _parts(annotation: Any) -> list[tuple[Any, dict[str, Any]]]:
+    """The members of a union, or the annotation itself, each with its limits. None is said by leaving it out."""
     if get_origin(annotation) is Annotated:
-        return _parts(get_args(annotation)[0])
+        inner, *notes = get_args(annotation)
+        limits = [limit for note in notes for limit in (note.metadata if isinstance(note, FieldInfo) else [note])]
+        bounds = {name: getattr(limit, name) for limit in limits for name in _BOUNDS if hasattr(limit, name)}
+        return [(part, {**bounds, **own}) for part, own in _parts(inner)]
     if get_origin(annotation) in (Union, UnionType):
-        return [part for member in get_args(annotation) for part in _parts(member)]
-    return [annotation]
-
-
-def _kinds(annotation: Any) -> list[Any]:
-    kinds = [type(get_args(part)[0]) if get_origin(part) is Literal else part for part in _parts(annotation)]
-    return list(dict.fromkeys(kinds))
+        return [part for member in get_args(annotation) if member is not NoneType for part in _parts(member)]
+    return [(annotation, {})]
 
 
 def _allowed(part: Any, bounds: Mapping[str, Any]) -> str:
@@ -135,12 +123,11 @@ def _allowed(part: Any, bounds: Mapping[str, Any]) -> str:
     if part not in (int, float):
         return {str: "text", Any: "anything"}.get(part, str(part))
     noun = "an even integer" if bounds.get("multiple_of") == 2 else "an integer" if part is int else "a number"
-    words = {"ge": "from {}", "gt": "above {}", "le": "to {}", "lt": "and below {}"}
-    limits = [text.format(_number(bounds[name])) for name, text in words.items() if name in bounds]
+    limits = [text.format(_number(bounds[name])) for name, text in _BOUNDS.items() if text and name in bounds]
     return " ".join([noun, *limits])
 
 
-def _number(value: float) -> str:
+def _number(value: int | float) -> str:
     return str(value) if isinstance(value, int) else f"{value:g}"
 
 

@@ -8,7 +8,7 @@ sees the same.
 """
 
 from dataclasses import replace
-from typing import Annotated, Literal, Protocol
+from typing import Annotated, Literal, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Bool, Int, Int32
@@ -25,6 +25,7 @@ Seed = Annotated[int, Field(ge=0, le=2**32 - 1)]
 _CELLS = 2**22  # at a time, of a table of documents by symbols
 
 
+@runtime_checkable
 class Corruptible(Protocol):
     """What a task says about its documents for them to be corrupted."""
 

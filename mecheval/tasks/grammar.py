@@ -31,11 +31,11 @@ class Grammar:
     nonterminals: int
     head: Head
     depth: Int32[ndarray, " nonterminals"]
-    rule_start: Int32[ndarray, " nonterminals+1"]  # the rules of X are rule_start[X] … rule_start[X + 1]
+    rule_start: Int32[ndarray, " nonterminals_and_end"]  # the rules of X are rule_start[X] … rule_start[X + 1]
     rule_cuts: UInt32[ndarray, " rules"]  # one per rule; the last of each nonterminal is never read
-    body_start: Int32[ndarray, " rules+1"]
+    body_start: Int32[ndarray, " rules_and_end"]
     body: Int32[ndarray, " symbols"]
-    head_cuts: UInt32[ndarray, "nonterminals terminals-1"]
+    head_cuts: UInt32[ndarray, "nonterminals cuts"]
 
     @cached_property
     def bodies(self) -> list[list[list[int]]]:

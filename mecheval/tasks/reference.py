@@ -5,7 +5,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from mecheval.tasks.batch import BOS, DIVIDER, FIRST_SYMBOL
 from mecheval.tasks.grammar import Grammar
@@ -14,6 +14,7 @@ MIN_SYMBOLS = 3  # shorter strings of the grammar are rejected
 Asks = Callable[[int, int], bool]  # may this (query symbol, answer symbol) be asked about?
 
 
+@runtime_checkable
 class Choices(Protocol):
     def below(self, n: int) -> int: ...
     def pick(self, cuts: Sequence[int]) -> int: ...

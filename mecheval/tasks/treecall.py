@@ -29,7 +29,7 @@ Query = Literal["parent", "sibling", "child", "grandparent"]
 QUERIES = get_args(Query)
 AROUND = 3  # BOS, DIVIDER and the query
 MAX_HEADS, MAX_RULES = 2**22, 2**17
-PROBES, WANTED, PROBED_WORDS = 2000, 8, 200_000  # a setting is refused unless 8 of 2000 draws can be used
+PROBES, WANTED, PROBED_WORDS = 500, 4, 100_000  # a setting is refused unless 4 of 500 draws can be used
 
 
 def _heads_fit(terminals: int, nonterminals: int) -> str | None:

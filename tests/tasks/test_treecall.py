@@ -1,0 +1,177 @@
+from collections import Counter
+
+import numpy as np
+import pytest
+from facts import assert_drawn_alike, assert_treecall_facts, target_of
+from hypothesis import given, reject, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from mecheval.errors import InvalidInput
+from mecheval.tasks.batch import FIRST_SYMBOL
+from mecheval.tasks.kernels.treecall import derive
+from mecheval.tasks.philox import key_of
+from mecheval.tasks.treecall import Treecall
+
+QUERIES = ["parent", "sibling", "child", "grandparent"]
+
+
+settings_of_treecall = st.fixed_dictionaries(
+    {
+        "terminals": st.integers(3, 60),
+        "nonterminals": st.integers(2, 40),
+        "max_depth": st.integers(2, 12),
+        "max_rhs": st.integers(3, 9),
+        "max_rules": st.integers(1, 6),
+        "terminal_weight": st.floats(1, 50),
+        "head": st.sampled_from(["left", "right"]),
+        "grammar_seed": st.integers(0, 1000),
+        "max_len": st.sampled_from([12, 50, 1024]),
+        "query": st.sampled_from(QUERIES),
+        "held_out": st.sampled_from([0.0, 0.0, 0.2, 0.5]),
+    }
+)
+splits = st.sampled_from(["train", "dev", "test"])
+starts = st.integers(0, 2**40)
+
+
+def treecall(setting):
+    try:
+        return Treecall(**setting)
+    except InvalidInput:
+        reject()
+
+
+@given(settings_of_treecall, splits, starts)
+@settings(max_examples=150)
+def test_documents_are_what_the_task_says(setting, split, start):
+    task = treecall(setting)
+    assert_treecall_facts(task, task.documents(0, split, start, start + 6))
+
+
+@given(settings_of_treecall, splits, starts)
+@settings(max_examples=80)
+def test_compiled_documents_are_those_of_the_plain_twin(setting, split, start):
+    assert_drawn_alike(treecall(setting), 1, split, start, start + 4)
+
+
+@pytest.mark.parametrize("query", QUERIES)
+@pytest.mark.parametrize("head", ["left", "right"])
+def test_every_query_and_head_position_at_the_papers_size(query, head):
+    task = Treecall(query=query, head=head)
+    assert_treecall_facts(task, task.documents(0, "test", 0, 300))
+    assert_drawn_alike(task, 0, "test", 0, 300)
+
+
+@pytest.mark.parametrize("query", QUERIES)
+def test_held_out_types_are_all_of_test_and_none_of_train_and_dev(query):
+    task = Treecall(held_out=0.2, query=query)
+    for split, expected in (("train", 0.0), ("dev", 0.0), ("test", 1.0)):
+        docs = task.documents(0, split, 0, 2000)
+        types = zip(docs.at("query") - FIRST_SYMBOL, docs.answer - FIRST_SYMBOL, strict=True)
+        assert np.mean([(int(q), int(a)) in task.types for q, a in types]) == expected
+
+
+def test_a_fifth_of_all_types_is_held_out():
+    types = Treecall(held_out=0.2).types
+    held = [(q, a) in types for q in range(20) for a in range(20)]
+    assert np.mean(held) == 0.2
+
+
+def test_rules_and_heads_are_drawn_with_the_weights_of_the_grammar():
+    """One nonterminal, so that a string is its rule's body and a head: 100,000 of them, before any is rejected."""
+    task = Treecall(nonterminals=1, max_depth=1, max_rules=8, terminals=6, grammar_seed=3)
+    grammar = task.grammar
+    rules = (
+        6,
+        1,
+        True,
+        grammar.rule_start,
+        grammar.rule_cuts,
+        grammar.body_start,
+        grammar.body,
+        grammar.head_cuts.ravel(),
+    )
+    symbols, _, lengths, _ = derive(np.uint64(key_of("weights")), np.arange(100_000), 0, rules, 100)
+    ends = np.cumsum(lengths)
+    strings = [symbols[end - n : end].tolist() for end, n in zip(ends, lengths, strict=True)]
+
+    expected_bodies = Counter()
+    for body, p in zip(grammar.bodies[0], grammar.rule_probabilities(0), strict=True):
+        expected_bodies[tuple(body)] += p * 100_000
+    bodies = Counter(tuple(string[:-1]) for string in strings)
+    assert set(bodies) <= set(expected_bodies)
+    assert len(expected_bodies) >= 4
+    assert stats.chisquare([bodies[b] for b in expected_bodies], list(expected_bodies.values())).pvalue > 1e-3
+
+    heads = np.bincount([string[-1] for string in strings], minlength=6)
+    assert stats.chisquare(heads, grammar.head_probabilities(0) * 100_000).pvalue > 1e-3
+
+
+def test_the_start_is_uniform():
+    """Nonterminals with one rule each over their own terminals: the head says little, the body where it began."""
+    task = Treecall(nonterminals=5, max_depth=1, max_rules=1, terminals=50, max_rhs=4, grammar_seed=2)
+    grammar = task.grammar
+    assert len({tuple(bodies[0]) for bodies in grammar.bodies}) == 5
+    rules = (
+        50,
+        5,
+        True,
+        grammar.rule_start,
+        grammar.rule_cuts,
+        grammar.body_start,
+        grammar.body,
+        grammar.head_cuts.ravel(),
+    )
+    symbols, _, lengths, _ = derive(np.uint64(key_of("start")), np.arange(100_000), 0, rules, 100)
+    ends = np.cumsum(lengths)
+    counts = Counter(tuple(symbols[end - n : end - 1].tolist()) for end, n in zip(ends, lengths, strict=True))
+    assert stats.chisquare([counts[tuple(bodies[0])] for bodies in grammar.bodies]).pvalue > 1e-3
+
+
+@pytest.mark.parametrize("query", QUERIES)
+def test_first_the_answer_is_drawn_uniformly_then_who_asks_for_it(query):
+    """Over 100,000 documents, for each string that recurs: how often each of its symbols is asked about."""
+    task = Treecall(terminals=8, nonterminals=6, max_depth=3, max_rules=2, grammar_seed=2, query=query)
+    docs = task.documents(0, "train", 0, 100_000)
+    asked = {}
+    for i in range(len(docs)):
+        string = docs.tokens[i, : docs.lengths[i] - 1].tobytes() + docs.parents[i].tobytes()
+        asked.setdefault(string, []).append(i)
+    observed, expected = [], []
+    for rows in asked.values():
+        weights = question_weights(docs.tokens[rows[0]], docs.parents[rows[0]], int(docs.lengths[rows[0]]), query)
+        counts = Counter(docs.roles["key"][rows].tolist())
+        assert set(counts) <= set(weights)
+        if len(weights) > 1 and len(rows) * min(weights.values()) >= 20:
+            observed.append([counts[key] for key in weights])
+            expected.append([len(rows) * weight for weight in weights.values()])
+    freedom = sum(len(row) - 1 for row in observed)
+    assert freedom >= 10
+    statistic = sum(((np.array(o) - e) ** 2 / e).sum() for o, e in zip(observed, map(np.array, expected), strict=True))
+    assert stats.chi2.sf(statistic, freedom) > 1e-3
+
+
+def question_weights(tokens, parents, length, query):
+    """The chance of each key, from the paper's words."""
+    tokens, parents = tokens[:length].tolist(), parents[:length].tolist()
+    askers = {}
+    for node in range(1, length - 2):
+        target = target_of(node, parents, query)
+        if target >= 0 and tokens[node] not in tokens[node + 1 : length - 2]:
+            askers.setdefault(target, []).append(node)
+    return {key: 1 / len(askers) / len(keys) for keys in askers.values() for key in keys}
+
+
+def test_the_training_set_is_small_arrays():
+    docs = Treecall().documents(0, "train", 0, 100_032)
+    assert docs.flat.dtype == np.int32
+    assert docs.flat.nbytes == docs.lengths.sum() * 4
+    assert docs.nbytes < 20e6
+
+
+def test_a_long_document_takes_more_words_than_one_chunk():
+    task = Treecall(max_rhs=12, max_rules=3, terminal_weight=4.0)
+    docs = task.documents(0, "train", 0, 200)
+    assert docs.lengths.max() > 200
+    assert_drawn_alike(task, 0, "train", 0, 60)
