@@ -8,6 +8,7 @@ import difflib
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache, cached_property
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -44,12 +45,17 @@ class Option:
         return " or ".join(_allowed(part, bounds) for part, bounds in _parts(self.annotation))
 
     def check(self, value: object) -> Any:
-        """The value as the constructor wants it; raises ValueError."""
+        """The value as the constructor wants it; raises ValidationError."""
+        return self._validate(value)
+
+    @cached_property
+    def _validate(self) -> Callable[[object], Any]:
         adapter: TypeAdapter[Any] = TypeAdapter(self.annotation, config=_STRICT)
-        return adapter.validate_python(value)
+        return adapter.validate_python
 
 
-def options_of(factory: Callable[..., Any], given: Iterable[str] = ()) -> dict[str, Option]:
+@cache
+def options_of(factory: Callable[..., Any], given: tuple[str, ...] = ()) -> Mapping[str, Option]:
     """The options of a class or function, without the parameters that its caller gives."""
     parameters = inspect.signature(factory).parameters.values()
     owner = factory.__init__ if inspect.isclass(factory) else factory
@@ -61,7 +67,7 @@ def options_of(factory: Callable[..., Any], given: Iterable[str] = ()) -> dict[s
     }
 
 
-def checked(factory: Callable[..., Any], options: Mapping[str, Any], given: Iterable[str] = ()) -> dict[str, Any]:
+def checked(factory: Callable[..., Any], options: Mapping[str, Any], given: tuple[str, ...] = ()) -> dict[str, Any]:
     """The options as the constructor wants them, or InvalidInput with every wrong field."""
     known = options_of(factory, given)
     problems, wrong = [], set()

@@ -116,7 +116,7 @@ class Recall:
     def documents(self, seed: Seed, split: Split, start: int, stop: int) -> Documents:
         from mecheval.tasks.kernels.recall import draw_recall
 
-        index = numbers(split, start, stop)
+        index = numbers(seed, split, start, stop)
         tokens = np.empty((len(index), self.max_len), np.int32)
         lengths, asked = np.empty(len(index), np.int32), np.empty((len(index), self.queries), np.int32)
         stream = np.uint64(key_of(self.key, seed, split))

@@ -1,6 +1,6 @@
 """What every task is: a frozen configuration from which document i can be drawn at any time."""
 
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, get_args, runtime_checkable
 
 import numpy as np
 from jaxtyping import Int64
@@ -14,7 +14,7 @@ from mecheval.tasks.corruption import Kind, Role, Seed
 from mecheval.tasks.held_out import Split
 
 MAX_ATTEMPTS = 10_000
-SPLITS: tuple[Split, ...] = ("train", "dev", "test")
+SPLITS: tuple[Split, ...] = get_args(Split)
 
 
 @runtime_checkable
@@ -38,26 +38,22 @@ class Task(Protocol):
         ...
 
 
-def settle(task: Any) -> None:
+def settle(task: object) -> None:
     """Checks the fields of a frozen dataclass and keeps them as its annotations want them (0 becomes 0.0)."""
     values = checked(type(task), {name: getattr(task, name) for name in options_of(type(task))})
     for name, value in values.items():
         object.__setattr__(task, name, value)
 
 
-def spec_of(name: str, task: Any) -> Spec:
+def spec_of(name: str, task: object) -> Spec:
     """The task as text, without what is left at its default: a new option with a default renames no old task."""
     options = options_of(type(task)).values()
     return Spec(name, {o.name: getattr(task, o.name) for o in options if getattr(task, o.name) != o.default})
 
 
-def numbers(split: Split, start: int, stop: int) -> Int64[ndarray, " n"]:
-    """The documents asked for, as an array; refuses what is no range of documents."""
-    problems = []
-    if split not in SPLITS:
-        problems.append(f"split={split!r} must be one of {', '.join(SPLITS)}")
+def numbers(seed: Seed, split: Split, start: int, stop: int) -> Int64[ndarray, " n"]:
+    """The documents asked for, as an array; refuses what names no documents."""
+    checked(numbers, {"seed": seed, "split": split, "start": start, "stop": stop})
     if not 0 <= start <= stop < 2**62:
-        problems.append(f"documents {start} to {stop}: must be 0 ≤ start ≤ stop")
-    if problems:
-        raise InvalidInput(problems)
+        raise InvalidInput(f"documents {start} to {stop} must be 0 ≤ start ≤ stop")
     return np.arange(start, stop, dtype=np.int64)

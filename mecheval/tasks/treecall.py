@@ -108,7 +108,7 @@ class Treecall:
         return HeldOut.draw(self.key, self.terminals, self.held_out)
 
     def documents(self, seed: Seed, split: Split, start: int, stop: int) -> Documents:
-        index = numbers(split, start, stop)
+        index = numbers(seed, split, start, stop)
         flat, parents, lengths, key, value = self._draw(np.uint64(key_of(self.key, seed, split)), split, index)
         starts, query = np.cumsum(lengths, dtype=np.int64) - lengths, lengths - 1
         flat[starts + query] = flat[starts + key]

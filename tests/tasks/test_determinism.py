@@ -1,0 +1,120 @@
+"""Document i is the same drawn alone, in any block, in any process, after any other call; and for ever."""
+
+import hashlib
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from facts import equal
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mecheval.plugins import build_task
+from mecheval.tasks import tasks
+from mecheval.tasks.recall import Recall
+from mecheval.tasks.task import spec_of
+from mecheval.tasks.treecall import Treecall
+
+PRESETS = [name for name in tasks.names() if tasks.describe(name).preset_of]
+HASHES = Path(__file__).parent / "document_hashes.json"
+
+
+def hash_of(text: str, split: str) -> str:
+    docs = build_task(text).documents(0, split, 0, 10_000)
+    arrays = [docs.flat, docs.lengths, docs.queries, docs.answers, *(docs.roles[role] for role in sorted(docs.roles))]
+    arrays += [] if docs.flat_parents is None else [docs.flat_parents]
+    return hashlib.sha256(b"".join(array.tobytes() for array in arrays)).hexdigest()
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_the_first_10000_documents_are_those_of_every_version(preset):
+    kept = json.loads(HASHES.read_text())
+    assert {split: hash_of(preset, split) for split in ("train", "test")} == kept[preset]
+
+
+@pytest.mark.parametrize("text", ["recall:pairs=6,min_pairs=2,vocab=32,held_out=0.3", "atr", "atr_split"])
+@given(
+    st.lists(st.tuples(st.integers(0, 90), st.integers(0, 30), st.sampled_from(["train", "dev", "test"])), max_size=8)
+)
+@settings(max_examples=15)
+def test_a_block_is_cut_anywhere_and_drawn_in_any_order(text, blocks):
+    task = build_task(text)
+    whole = {split: task.documents(7, split, 0, 120) for split in ("train", "dev", "test")}
+    for start, length, split in blocks:
+        assert equal(task.documents(7, split, start, start + length), whole[split][start : start + length])
+
+
+def test_another_process_draws_the_same():
+    code = (
+        "from mecheval import build_task; import hashlib\n"
+        "task = build_task('atr_split')\n"
+        "parts = [task.documents(0, 'test', i, i + 50).flat.tobytes() for i in range(0, 500, 50)]\n"
+        "print(hashlib.sha256(b''.join(parts)).hexdigest())"
+    )
+    outputs = {
+        subprocess.run(
+            [sys.executable, "-c", code], env={"PYTHONHASHSEED": seed}, capture_output=True, check=True
+        ).stdout
+        for seed in ("1", "2")
+    }
+    here = build_task("atr_split").documents(0, "test", 0, 500).flat.tobytes()
+    assert outputs == {f"{hashlib.sha256(here).hexdigest()}\n".encode()}
+
+
+def test_the_worlds_randomness_does_not_matter():
+    task = Treecall()
+    before = task.documents(0, "train", 0, 50)
+    np.random.default_rng(1).random(10)
+    task.corrupt(task.documents(3, "dev", 7, 90), "key", 0)
+    assert equal(Treecall().documents(0, "train", 0, 50), before)
+
+
+VARIANTS = {
+    Recall: {"pairs": 8, "min_pairs": 4, "vocab": 64, "queries": 2, "query": "value", "held_out": 0.2},
+    Treecall: {
+        "terminals": 30,
+        "nonterminals": 30,
+        "max_depth": 9,
+        "max_rhs": 6,
+        "max_rules": 4,
+        "terminal_weight": 10.0,
+        "head": "left",
+        "grammar_seed": 1,
+        "max_len": 512,
+        "query": "sibling",
+        "held_out": 0.2,
+    },
+}
+
+
+@pytest.mark.parametrize("cls", VARIANTS)
+def test_equal_tasks_hash_equal_and_any_field_changed_changes_the_hash(cls):
+    assert set(VARIANTS[cls]) == set(cls.__dataclass_fields__)
+    tasks_of = [cls(), *(cls(**{name: value}) for name, value in VARIANTS[cls].items())]
+    assert len({task.key for task in tasks_of}) == len(tasks_of)
+    assert len(set(tasks_of)) == len(tasks_of)
+    assert cls().key == cls().key
+    assert hash(cls()) == hash(cls())
+    assert cls(held_out=0).key == cls(held_out=0.0).key
+    texts = {task.documents(0, "train", 0, 20).flat.tobytes() for task in tasks_of}
+    assert len(texts) == len(tasks_of)
+
+
+@pytest.mark.parametrize("name", ["recall", "treecall"])
+def test_a_task_is_read_back_from_its_spec(name):
+    for options in VARIANTS[tasks.get(name)].items():
+        task = tasks.get(name)(**dict([options]))
+        assert build_task(str(spec_of(name, task))) == task
+
+
+def test_a_preset_is_the_task_it_stands_for():
+    assert build_task("ar_16pairs") == Recall(pairs=16)
+    assert build_task("ar_32pairs") == Recall() == build_task("recall")
+    assert build_task("atr") == Treecall(terminals=20, max_rhs=5)
+    assert build_task("atr_8192") == Treecall(terminals=8192)
+    assert build_task("atr_l10") == Treecall(max_rhs=10)
+    assert build_task("atr_split") == Treecall(held_out=0.2)
+    assert build_task("atr_sibling") == Treecall(query="sibling")
