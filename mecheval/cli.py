@@ -25,8 +25,9 @@ Seed = Annotated[int, typer.Option(help="which data set")]
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command and returns its exit code; errors are lines on stderr, `--debug` shows where they come from."""
     words = sys.argv[1:] if arguments is None else list(arguments)
+    asked = [word for word in words if word != "--debug"] or ["--help"]
     try:
-        return int(app([word for word in words if word != "--debug"], standalone_mode=False, prog_name="mecheval") or 0)
+        return int(app(asked, standalone_mode=False, prog_name="mecheval") or 0)
     except (MechevalError, TyperException) as error:
         if "--debug" in words:
             traceback.print_exc()
@@ -40,19 +41,23 @@ def script() -> None:
     sys.exit(main())
 
 
-@app.callback(invoke_without_command=True, epilog="Example: mecheval sample recall:pairs=4,vocab=32 -n 2")
-def mecheval(
-    context: typer.Context,
-    version: Annotated[bool, typer.Option("--version", help="print the version")] = False,
-    debug: Annotated[bool, typer.Option("--debug", help="show the traceback of an error")] = False,
-) -> None:
-    """How does a sequence-model architecture recall, and not only whether."""
-    if version:
+def _print_version(asked: bool) -> bool:
+    if asked:
         from mecheval import __version__
 
         print(__version__)
-    elif context.invoked_subcommand is None:
-        print(context.get_help())
+        raise typer.Exit
+    return asked
+
+
+@app.callback(epilog="Example: mecheval sample recall:pairs=4,vocab=32 -n 2")
+def mecheval(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="print the version")
+    ] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="show the traceback of an error")] = False,
+) -> None:
+    """How does a sequence-model architecture recall, and not only whether."""
 
 
 @app.command(epilog="Example: mecheval demo")

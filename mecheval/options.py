@@ -54,9 +54,13 @@ class Option:
         return adapter.validate_python
 
 
-@cache
 def options_of(factory: Callable[..., Any], given: tuple[str, ...] = ()) -> Mapping[str, Option]:
     """The options of a class or function, without the parameters that its caller gives."""
+    return _read(factory, given)
+
+
+@cache
+def _read(factory: Any, given: tuple[str, ...]) -> Mapping[str, Option]:
     parameters = inspect.signature(factory).parameters.values()
     owner = factory.__init__ if inspect.isclass(factory) else factory
     hints = get_type_hints(owner, include_extras=True)

@@ -1,0 +1,127 @@
+import textwrap
+
+import pytest
+
+from mecheval.cli import main
+from mecheval.errors import InvalidInput
+from mecheval.models import mixers
+from mecheval.plugins import build_task, load_plugin
+from mecheval.tasks import tasks
+from mecheval.tasks.check import check_task
+
+REPEAT = '''
+"""A task of a stranger's: the token after a marker is to be repeated at the end."""
+from dataclasses import dataclass, replace
+from typing import Annotated
+
+from pydantic import Field
+
+import mecheval
+from mecheval import Recall
+
+
+@mecheval.register_task("{name}")
+@dataclass(frozen=True, kw_only=True)
+class Repeat:
+    """Repeat what was marked."""
+
+    symbols: Annotated[int, Field(ge=2, le=100, description="how many symbols")] = 10
+
+    @property
+    def inner(self):
+        return Recall(pairs=1, vocab=2 * self.symbols)
+
+    vocab_size = property(lambda self: self.inner.vocab_size)
+    max_len = property(lambda self: self.inner.max_len)
+
+    def documents(self, seed, split, start, stop):
+        return self.inner.documents(seed, split, start, stop)
+
+    def corrupt(self, docs, role, seed, kind="resample"):
+        return self.inner.corrupt(docs, role, seed, kind)
+
+    def word(self, token):
+        return self.inner.word(token)
+
+
+@mecheval.register_mixer("{name}_mixer")
+class Mean:
+    """The mean of what came before."""
+
+    def __init__(self, d_model: int, max_len: int, *, window: Annotated[int, Field(ge=1)] = 4):
+        self.window = window
+'''
+
+
+@pytest.fixture
+def plugin(tmp_path, monkeypatch):
+    """A file that registers a task and a mixer; what it registered is gone after the test."""
+    for registry in (tasks, mixers):
+        registry.names()
+        monkeypatch.setattr(registry, "_targets", dict(registry._targets))
+    file = tmp_path / "repeat.py"
+    file.write_text(REPEAT.replace("{name}", "repeat"))
+    return file
+
+
+def test_a_strangers_task_is_named_built_and_checked_like_a_built_in(plugin):
+    load_plugin(plugin)
+    assert "repeat" in tasks.names()
+    task = build_task("repeat:symbols=5")
+    assert task.symbols == 5
+    check_task(task, documents=32)
+    with pytest.raises(InvalidInput, match="repeat: symbols=1 must be an integer from 2 to 100"):
+        build_task("repeat:symbols=1")
+
+
+def test_a_strangers_mixer_shows_its_options_but_not_what_the_model_gives(plugin):
+    load_plugin(plugin)
+    entry = mixers.describe("repeat_mixer")
+    assert entry.summary == "The mean of what came before."
+    assert [option.name for option in entry.options] == ["window"]
+    assert mixers.build("repeat_mixer:window=2", d_model=8, max_len=16).window == 2
+    with pytest.raises(InvalidInput, match="no option 'd_model'"):
+        mixers.build("repeat_mixer:d_model=8", max_len=16)
+
+
+def test_a_class_in_a_file_needs_no_name(plugin):
+    assert build_task(f"{plugin}:Repeat:symbols=7").symbols == 7
+    with pytest.raises(InvalidInput, match="has no class 'Repaet'"):
+        build_task(f"{plugin}:Repaet")
+
+
+def test_a_plugin_is_run_once(plugin):
+    assert load_plugin(plugin) is load_plugin(plugin)
+
+
+def test_the_command_line_takes_plugins(plugin, capsys):
+    assert main(["sample", "repeat", "--plugin", str(plugin), "-n", "1", "--json"]) == 0
+    assert main(["list", "mixers", "--plugin", str(plugin)]) == 0
+    assert "repeat_mixer" in capsys.readouterr().out
+    assert main(["check", f"{plugin}:Repeat"]) == 0
+    assert main(["describe", "repeat", "--plugin", str(plugin), "--train", "100"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("1 / 0", "must run; it raised ZeroDivisionError: division by zero"),
+        ("import no_such_module", "must run; it raised ModuleNotFoundError"),
+        ("def broken(:", "must run; it raised SyntaxError"),
+        ("import mecheval\n@mecheval.register_task('recall')\nclass Mine: pass", "name='recall' is taken"),
+    ],
+)
+def test_a_broken_plugin_is_one_line(tmp_path, capsys, content, message):
+    file = tmp_path / "broken.py"
+    file.write_text(textwrap.dedent(content))
+    assert main(["list", "tasks", "--plugin", str(file)]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert message in captured.err
+    assert len(captured.err.splitlines()) == 1
+
+
+@pytest.mark.parametrize("path", ["nowhere.py", "notes.txt", "."])
+def test_what_is_no_python_file_is_refused(path):
+    with pytest.raises(InvalidInput, match="must be a Python file"):
+        load_plugin(path)
