@@ -5,7 +5,7 @@ import sys
 import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import typer
 from typer.exceptions import TyperException
@@ -19,7 +19,16 @@ Json = Annotated[bool, typer.Option("--json", help="print JSON for programs")]
 Plugins = Annotated[
     list[Path] | None, typer.Option("--plugin", metavar="FILE.py", help="run this file first; it may register")
 ]
-Seed = Annotated[int, typer.Option(help="which data set")]
+
+
+def whole(text: str | int) -> int:
+    try:
+        return int(text)
+    except ValueError as error:
+        raise typer.BadParameter(f"{text!r} must be an integer") from error
+
+
+Seed = Annotated[int, typer.Option(parser=whole, metavar="INTEGER", help="which data set")]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -72,10 +81,10 @@ def demo() -> None:
 @app.command(epilog="Example: mecheval sample atr -n 3 --seed 0 --split test")
 def sample(
     task: TaskText,
-    n: Annotated[int, typer.Option("-n", help="how many documents")] = 3,
+    n: Annotated[int, typer.Option("-n", parser=whole, metavar="INTEGER", help="how many documents")] = 3,
     seed: Seed = 0,
     split: Annotated[str, typer.Option(help="train, dev or test")] = "test",
-    start: Annotated[int, typer.Option(help="number of the first document")] = 0,
+    start: Annotated[int, typer.Option(parser=whole, metavar="INTEGER", help="number of the first document")] = 0,
     role: Annotated[str, typer.Option(help="what is corrupted: key, value or query")] = "key",
     kind: Annotated[str, typer.Option(help="how: resample or swap")] = "resample",
     plugin: Plugins = None,
@@ -106,8 +115,12 @@ def sample(
 def describe(
     task: TaskText,
     seed: Seed = 0,
-    train: Annotated[int, typer.Option(help="documents in the training set")] = 100_032,
-    evaluation: Annotated[int, typer.Option(help="documents in dev and in test")] = 1024,
+    train: Annotated[
+        int, typer.Option(parser=whole, metavar="INTEGER", help="documents in the training set")
+    ] = 100_032,
+    evaluation: Annotated[
+        int, typer.Option(parser=whole, metavar="INTEGER", help="documents in dev and in test")
+    ] = 1024,
     plugin: Plugins = None,
     as_json: Json = False,
 ) -> None:
@@ -129,18 +142,22 @@ def describe(
 
 @app.command("list", epilog="Example: mecheval list tasks --json")
 def list_(
-    what: Annotated[Literal["tasks", "mixers"], typer.Argument(help="tasks or mixers")],
+    what: Annotated[str, typer.Argument(metavar="WHAT", help="tasks or mixers")],
     plugin: Plugins = None,
     as_json: Json = False,
 ) -> None:
     """Lists what can be named, with every option."""
     from mecheval.models import mixers
+    from mecheval.options import nearest
     from mecheval.plugins import load_plugin
     from mecheval.tasks import tasks
 
+    registries = {"tasks": tasks, "mixers": mixers}
+    if what not in registries:
+        raise InvalidInput(f"nothing to list by the name {what!r}{nearest(what, registries)}")
     for path in plugin or []:
         load_plugin(path)
-    registry = {"tasks": tasks, "mixers": mixers}[what]
+    registry = registries[what]
     entries = [registry.describe(name) for name in registry.names()]
     if as_json:
         _print_json([entry.to_dict() for entry in entries])

@@ -100,7 +100,7 @@ def checked(factory: Callable[..., Any], options: Mapping[str, Any], given: tupl
 def nearest(name: str, known: Iterable[str]) -> str:
     """The rest of an error line: what was probably meant, and what there is."""
     names = sorted(known)
-    match = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+    match = difflib.get_close_matches(name, names, n=1)
     meant = f"; did you mean {match[0]!r}?" if match else ""
     return f"{meant} (known: {', '.join(names) or 'none'})"
 

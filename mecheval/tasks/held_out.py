@@ -49,8 +49,8 @@ def complaint(share: float, symbols: int, what: str) -> str | None:
     """Why this share of the types cannot be kept apart, as an error line; None if it can."""
     if share == 0 or 0 < size_of(symbols, share) < symbols:
         return None
-    limits = f"about {1 / symbols:.2g} to {1 - 1 / symbols:.2g}"
-    return f"held_out={share} must be 0 or leave some of the {symbols} {what} on each side: {limits}"
+    limits = f" or about {1 / symbols:.2g} to {1 - 1 / symbols:.2g}" if symbols > 1 else ""
+    return f"held_out={share} must be 0{limits}, to leave some of the {symbols} {what} on each side"
 
 
 def size_of(symbols: int, share: float) -> int:

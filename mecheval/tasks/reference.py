@@ -84,8 +84,8 @@ class TooLong(Exception):
     """A derivation outgrew the document."""
 
 
-def derive_ref(rng: Choices, grammar: Grammar, max_symbols: int) -> list[Node]:
-    """A string of the grammar from a uniform start, in order, each symbol with its parent."""
+def derive_ref(rng: Choices, grammar: Grammar, max_symbols: int) -> list[Node] | None:
+    """A string of the grammar from a uniform start, in order, each symbol with its parent; None if it is too long."""
     nodes: list[Node] = []
     promised = 1  # symbols that the productions so far will place at the least
 
@@ -113,7 +113,10 @@ def derive_ref(rng: Choices, grammar: Grammar, max_symbols: int) -> list[Node]:
         if grammar.head == "right":
             place(head)
 
-    expand(rng.below(grammar.nonterminals), None)
+    try:
+        expand(rng.below(grammar.nonterminals), None)
+    except TooLong:
+        return None
     return nodes
 
 
@@ -128,11 +131,8 @@ def related(node: Node, query: str) -> Node | None:
 
 def treecall_ref(rng: Choices, grammar: Grammar, max_symbols: int, query: str, asks: Asks) -> Document | None:
     """BOS, a string of the grammar, DIVIDER, q; None if it is too long, too short or nothing may be asked about."""
-    try:
-        nodes = derive_ref(rng, grammar, max_symbols)
-    except TooLong:
-        return None
-    if len(nodes) < MIN_SYMBOLS:
+    nodes = derive_ref(rng, grammar, max_symbols)
+    if nodes is None or len(nodes) < MIN_SYMBOLS:
         return None
     rightmost = {node.symbol: node for node in nodes}
     askable: dict[int, list[Node]] = {}  # for each node that can be the answer, those that ask for it

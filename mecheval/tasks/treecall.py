@@ -22,7 +22,7 @@ from mecheval.tasks.corruption import Kind, Role, Seed, corrupt
 from mecheval.tasks.grammar import Grammar, Head, draw_grammar
 from mecheval.tasks.held_out import HeldOut, Split
 from mecheval.tasks.philox import Stream, key_of
-from mecheval.tasks.reference import MIN_SYMBOLS, Choices, Document, treecall_ref
+from mecheval.tasks.reference import MIN_SYMBOLS, Choices, Document, derive_ref, treecall_ref
 from mecheval.tasks.task import MAX_ATTEMPTS, SPLITS, numbers, settle, spec_of
 
 Query = Literal["parent", "sibling", "child", "grandparent"]
@@ -192,7 +192,9 @@ class Treecall:
             kept.append((symbols[: len(used)][used], parents[: len(used)][used], counts[good], rows))
             pending = pending[~good]
         if len(pending):
-            raise InvalidInput(f"treecall: {self._unaskable(split, MAX_ATTEMPTS, 0)}")
+            raise InvalidInput(
+                f"treecall: grammar_seed={self.grammar_seed}: {MAX_ATTEMPTS} draws in a row were no documents"
+            )
         flat, tree = np.empty(lengths.sum(), np.int32), np.empty(lengths.sum(), np.int16)
         starts = np.cumsum(lengths, dtype=np.int64) - lengths
         for block_symbols, block_parents, counts, rows in kept:
@@ -211,11 +213,11 @@ class Treecall:
                 f"max_len={self.max_len} must be at least {shortest + AROUND}, the shortest document of this grammar"
             )
         for split in SPLITS[::2] if self.held_out else SPLITS[:1]:  # dev asks what train asks
-            drawn, usable, words = 0, 0, 0
+            key, drawn, usable, words = key_of(self.key, "probe", split), 0, 0, 0
             while usable < WANTED:
                 if drawn == PROBES or words > PROBED_WORDS:
-                    raise InvalidInput(self._unaskable(split, drawn, usable))
-                rng = Stream(key_of(self.key, "probe", split), drawn)
+                    raise InvalidInput(self._complaint(split, key, drawn, usable))
+                rng = Stream(key, drawn)
                 usable += self.reference(rng, split) is not None
                 drawn, words = drawn + 1, words + rng.drawn
 
@@ -223,10 +225,14 @@ class Treecall:
         """One attempt at a document in plain Python."""
         return treecall_ref(rng, self.grammar, self.max_symbols, self.query, partial(self.types.asks, split))
 
-    def _unaskable(self, split: Split, drawn: int, usable: int) -> str:
+    def _complaint(self, split: Split, key: int, drawn: int, usable: int) -> str:
+        """Which field keeps most draws from being documents, as an error line."""
+        strings = [derive_ref(Stream(key, i), self.grammar, self.max_symbols) for i in range(drawn)]
+        of = f"{drawn} strings of this grammar (grammar_seed={self.grammar_seed})"
+        long, short = strings.count(None), sum(string is not None and len(string) < MIN_SYMBOLS for string in strings)
+        if drawn - long - short < WANTED and long > short:
+            return f"max_len={self.max_len} must be larger: of {of} {long} have more than {self.max_symbols} symbols"
+        if drawn - long - short < WANTED:
+            return f"max_rhs={self.max_rhs} must be larger: of {of} {short} have fewer than {MIN_SYMBOLS} symbols"
         field = f"held_out={self.held_out}" if self.held_out else f"query={self.query}"
-        return (
-            f"{field} must leave {split} something to ask: of {drawn} strings of this grammar "
-            f"(grammar_seed={self.grammar_seed}) only {usable} have {MIN_SYMBOLS} to {self.max_symbols} symbols, one "
-            "of which may be asked about"
-        )
+        return f"{field} must leave {split} something to ask: of {of} it can ask about {usable}"

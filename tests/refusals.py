@@ -1,0 +1,136 @@
+"""Inputs that cannot be meant, each with what its error line must name. As a script: what was imported."""
+
+import sys
+
+WHOLE = ["0", "-1", "1.5", "many", "true", "nan", "inf", "1000.0", '"8"', "99999999999999999999"]
+SHARES = ["-0.1", "1", "1.0", "2", "nan", "inf", "-inf", "some", "true"]
+WORDS = ["up", "1", "true", '"key "', "0.5"]
+
+
+def fields() -> list[tuple[str, str]]:
+    """Every option of both tasks with values of the wrong type or out of range: (task, option=value)."""
+    whole = {
+        "recall": ["pairs", "min_pairs", "vocab", "queries"],
+        "treecall": ["terminals", "nonterminals", "max_depth", "max_rhs", "max_rules", "max_len"],
+    }
+    rows = [(task, f"{name}={value}") for task, names in whole.items() for name in names for value in WHOLE]
+    rows += [(task, f"held_out={value}") for task in whole for value in SHARES]
+    rows += [(task, f"query={value}") for task in whole for value in WORDS]
+    rows += [("treecall", f"head={value}") for value in WORDS]
+    rows += [("treecall", f"grammar_seed={value}") for value in ("-1", "0.5", "x", "true", "nan", "4294967296")]
+    rows += [
+        ("treecall", f"terminal_weight={value}") for value in ("0", "-1", "nan", "inf", "heavy", "true", "10000000.0")
+    ]
+    rows += [("recall", f"vocab={value}") for value in ("1", "7", "8191", "8388608")]
+    rows += [("treecall", "max_rhs=1"), ("treecall", "max_len=5"), ("treecall", "max_len=32768")]
+    return rows
+
+
+# settings whose fields are fine one by one, and the fields that the error must name
+TOGETHER: list[tuple[str, list[str]]] = [
+    ("recall:pairs=33,vocab=64", ["pairs=33", "32", "vocab=64"]),
+    ("recall:pairs=5000", ["pairs=5000", "4096"]),
+    ("recall:pairs=8,min_pairs=9", ["min_pairs=9", "pairs=8"]),
+    ("recall:pairs=8,queries=9", ["queries=9", "8"]),
+    ("recall:pairs=8,min_pairs=2,queries=3", ["queries=3", "2"]),
+    ("recall:vocab=2,pairs=1,held_out=0.5", ["held_out=0.5"]),
+    ("recall:vocab=20,pairs=4,held_out=0.01", ["held_out=0.01"]),
+    ("recall:vocab=20,pairs=4,held_out=0.99", ["held_out=0.99"]),
+    ("recall:pairs=1,vocab=2000,held_out=0.001", ["held_out=0.001", "test"]),
+    ("recall:pairs=4,vocab=2000,held_out=0.999", ["held_out=0.999", "train"]),
+    ("recall:pairs=8,queries=8,vocab=64,held_out=0.2", ["held_out=0.2", "test"]),
+    ("treecall:terminals=65536,nonterminals=4096", ["terminals=65536", "nonterminals=4096"]),
+    ("treecall:nonterminals=4096,max_rules=64,max_rhs=64", ["nonterminals=4096", "max_rules=64", "max_rhs=64"]),
+    ("treecall:terminals=1,held_out=0.5", ["held_out=0.5"]),
+    ("treecall:terminals=10,held_out=0.01", ["held_out=0.01"]),
+    ("treecall:terminals=10,held_out=0.99", ["held_out=0.99"]),
+    # no document of three symbols exists: every production has one symbol beside its head and nothing deeper
+    ("treecall:max_rhs=2,max_depth=1", ["grammar_seed=0", "max_rhs=2", "has 2"]),
+    ("treecall:max_rhs=2,max_depth=1,nonterminals=1", ["grammar_seed=0", "max_rhs=2"]),
+    ("treecall:max_rhs=2,max_depth=1,head=left,query=child", ["grammar_seed=0", "max_rhs=2"]),
+    # every document is too long
+    ("treecall:max_rhs=64,max_rules=1,nonterminals=1,max_len=6,grammar_seed=3", ["max_len=6"]),
+    # nothing can be asked: one terminal whose rightmost occurrence is the root, trees without grandparents
+    ("treecall:terminals=1", ["query=parent", "500"]),
+    ("treecall:terminals=1,query=grandparent", ["query=grandparent"]),
+    ("treecall:terminals=1,query=sibling", ["query=sibling"]),
+    ("treecall:max_depth=1,query=grandparent", ["query=grandparent"]),
+    ("treecall:max_depth=1,query=grandparent,head=left", ["query=grandparent"]),
+    ("treecall:nonterminals=1,query=grandparent", ["query=grandparent"]),
+    # almost everything is rejected
+    ("treecall:max_len=6,max_rhs=64,max_rules=1", ["max_len=6"]),
+    # … or can be asked only on one side of the split
+    ("treecall:terminals=2,held_out=0.5,max_depth=1,max_rules=1,nonterminals=1,grammar_seed=1", ["held_out=0.5"]),
+]
+
+# texts that are no specs, names that do not exist
+TEXTS: list[tuple[str, list[str]]] = [
+    ("", ["name=''"]),
+    ("re call", ["name='re call'"]),
+    ("recall:", ["':'"]),
+    ("recall:pairs", ["'pairs'", "option=value"]),
+    ("recall:pairs=", ["pairs="]),
+    ("recall:=8", ["'=8'"]),
+    ("recall:pairs=8,", ["','"]),
+    ("recall:pairs=8,,vocab=64", ["option=value"]),
+    ("recall:pairs=8;vocab=64", ["8;vocab=64"]),
+    ("recall:pairs=8,pairs=9", ["pairs", "twice"]),
+    ('recall:query="key', ["option=value"]),
+    ("recal", ["'recal'", "did you mean 'recall'"]),
+    ("Recall", ["'Recall'", "recall"]),
+    ("mamba", ["'mamba'", "known"]),
+    ("ar_8pairs", ["'ar_8pairs'", "did you mean"]),
+    ("recall:pars=8", ["'pars'", "did you mean 'pairs'"]),
+    ("recall:terminals=8", ["'terminals'", "known"]),
+    ("treecall:pairs=8", ["'pairs'", "known"]),
+    ("treecall:maxdepth=8", ["'maxdepth'", "did you mean 'max_depth'"]),
+    ("atr:pairs=8", ["atr", "'pairs'"]),
+    ("ar_16pairs:pairs=0", ["ar_16pairs", "pairs=0"]),
+    ("nowhere.py:Task", ["nowhere.py"]),
+    ("nowhere.py:", ["nowhere.py"]),
+]
+
+# other words of the command line: arguments, and what must be named
+ARGUMENTS: list[tuple[list[str], list[str]]] = [
+    (["sample", "recall", "-n", "0"], ["n=0", "from 1"]),
+    (["sample", "recall", "-n", "-3"], ["n=-3", "from 1"]),
+    (["sample", "recall", "-n", "x"], ["-n"]),
+    (["sample", "recall", "-n", "1000000"], ["n=1000000"]),
+    (["sample", "recall", "--seed", "-1"], ["seed=-1"]),
+    (["sample", "recall", "--seed", "x"], ["--seed"]),
+    (["sample", "recall", "--seed", "1e400"], ["--seed"]),
+    (["sample", "recall", "--split", "tset"], ["split=tset", "train, dev, test"]),
+    (["sample", "recall", "--start", "-1"], ["start=-1"]),
+    (["sample", "recall", "--role", "bos"], ["role=bos", "key, value, query"]),
+    (["sample", "recall", "--kind", "shuffle"], ["kind=shuffle", "resample, swap"]),
+    (["sample", "recall", "--colour"], ["--colour"]),
+    (["sample"], ["TASK"]),
+    (["describe", "recall", "--train", "0"], ["train=0"]),
+    (["describe", "recall", "--evaluation", "-5"], ["evaluation=-5"]),
+    (["describe", "recal"], ["'recal'"]),
+    (["check", "recal"], ["'recal'"]),
+    (["check", "recall:pairs=0"], ["pairs=0"]),
+    (["list"], ["WHAT"]),
+    (["list", "taks"], ["taks"]),
+    (["list", "tasks", "--plugin", "nowhere.py"], ["nowhere.py"]),
+    (["smaple", "recall"], ["smaple"]),
+    (["--colour"], ["--colour"]),
+]
+
+
+def table() -> list[tuple[list[str], list[str]]]:
+    """All of them as (arguments, what the error must name)."""
+    rows = [(["sample", f"{task}:{option}"], [option, "must be", task]) for task, option in fields()]
+    rows += [(["sample", text], named) for text, named in TOGETHER + TEXTS]
+    return rows + ARGUMENTS
+
+
+def main() -> None:
+    from mecheval.cli import main as mecheval
+
+    codes = {mecheval(arguments) for arguments, _ in table()}
+    print(sorted(codes), sorted({"torch", "numba"} & sys.modules.keys()))
+
+
+if __name__ == "__main__":
+    main()
