@@ -22,10 +22,12 @@ Decorator = Callable[[type[Any]], type[Any]]
 
 
 def register_task(name: str) -> Decorator:
+    """Makes a class a task that can be named."""
     return _registers(tasks, name)
 
 
 def register_mixer(name: str) -> Decorator:
+    """Makes a class built as `Class(d_model, max_len, **options)` a mixer that can be named."""
     return _registers(mixers, name)
 
 

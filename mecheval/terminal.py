@@ -35,7 +35,7 @@ def document(record: Record, width: int) -> Group:
     changes = [SAME if a == b else b for a, b in zip(record.tokens, twin.tokens, strict=True)]
     note = "" if twin.usable else ", not usable: the answer survived" if twin.answer else ", not usable"
     title = Text.assemble("→ ", (record.answer or "none", "bold green"), "; corrupted → ", twin.answer or "none", note)
-    tree = [Padding(_tree(record), (0, 0, 0, 2))] if record.parents else []
+    tree = [Padding(_tree(record), (0, 0, 0, 2), expand=False)] if record.parents else []
     return Group(title, *_folded(record, changes, width), *tree)
 
 
@@ -91,7 +91,8 @@ def _folded(record: Record, changes: Sequence[str], width: int) -> Iterator[Text
         for name, cells in (("clean", record.tokens), ("role", letters), ("corrupted", changes)):
             line = Text(f"  {name:<10}")
             for i in range(start, stop):
-                line.append(cells[i].ljust(columns[i]), style.get(i, "") if cells is not changes else "bold red")
+                own = style.get(i, "") if cells is not changes else "dim" if cells[i] == SAME else "bold red"
+                line.append(cells[i].ljust(columns[i]), own)
                 line.append(" ")
             line.rstrip()
             yield line

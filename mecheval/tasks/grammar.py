@@ -12,7 +12,7 @@ uniformly and sorted are a uniform Dirichlet.
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Float, Int32, UInt32
@@ -62,6 +62,23 @@ class Grammar:
 
     def head_probabilities(self, nonterminal: int) -> Float[ndarray, " terminals"]:
         return probabilities(self.head_cut_list(nonterminal))
+
+    @cached_property
+    def for_kernel(self) -> tuple[Any, ...]:
+        """The arrays, and for each nonterminal a guide: how many head cuts lie at or before each of 2ᵇ equal steps."""
+        bits = self.terminals.bit_length() + 1
+        steps = np.arange(2**bits, dtype=np.uint64) << np.uint64(32 - bits)
+        guide = np.stack([np.searchsorted(cuts, steps, side="right") for cuts in self.head_cuts]).astype(np.int32)
+        rules = (self.rule_start, self.rule_cuts, self.body_start, self.body)
+        return (
+            self.terminals,
+            self.nonterminals,
+            self.head == "right",
+            *rules,
+            self.head_cuts,
+            guide,
+            np.uint32(32 - bits),
+        )
 
     @cached_property
     def lengths(self) -> tuple[int, int]:

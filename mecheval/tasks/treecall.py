@@ -108,14 +108,20 @@ class Treecall:
         return HeldOut.draw(self.key, self.terminals, self.held_out)
 
     def documents(self, seed: Seed, split: Split, start: int, stop: int) -> Documents:
+        from mecheval.tasks.kernels.treecall import draw_treecall
+
         index = numbers(seed, split, start, stop)
-        flat, parents, lengths, key, value = self._draw(np.uint64(key_of(self.key, seed, split)), split, index)
-        starts, query = np.cumsum(lengths, dtype=np.int64) - lengths, lengths - 1
-        flat[starts + query] = flat[starts + key]
-        roles = dict(
-            zip(ROLES, (np.zeros_like(key), key, value, np.maximum(key, value) + 1, query - 1, query), strict=True)
+        stream, types = np.uint64(key_of(self.key, seed, split)), self.types.for_kernel(split)
+        flat, parents, lengths, key, value, failed = draw_treecall(
+            stream, index, self.grammar.for_kernel, QUERIES.index(self.query), types, self.max_symbols, MAX_ATTEMPTS
         )
-        return Documents(index, flat, lengths, roles, query[:, None], flat[starts + value][:, None], parents)
+        if failed >= 0:
+            raise InvalidInput(f"treecall: grammar_seed={self.grammar_seed}: {MAX_ATTEMPTS} draws were no documents")
+        query = lengths - 1
+        positions = (np.zeros_like(key), key, value, np.maximum(key, value) + 1, query - 1, query)
+        answers = flat[np.cumsum(lengths) - lengths + value]
+        roles = dict(zip(ROLES, positions, strict=True))
+        return Documents(index, flat, lengths, roles, query[:, None], answers[:, None], parents)
 
     def corrupt(self, docs: Documents, role: Role, seed: Seed, kind: Kind = "resample") -> Corrupted:
         return corrupt(self, docs, role, seed, kind)
@@ -156,50 +162,6 @@ class Treecall:
         if self.query == "child":
             return rightmost_child
         return np.where(parents >= 0, np.take_along_axis(rightmost_child, np.maximum(parents, 0), axis=1), -1)
-
-    def _draw(
-        self, stream: np.uint64, split: Split, index: ndarray
-    ) -> tuple[ndarray, ndarray, ndarray, ndarray, ndarray]:
-        """Tokens without the query end to end, parents, lengths, keys and values.
-
-        What cannot be used is drawn again, pass by pass.
-        """
-        from mecheval.tasks.kernels import treecall as kernels
-
-        g = self.grammar
-        rules = (
-            g.terminals,
-            g.nonterminals,
-            g.head == "right",
-            g.rule_start,
-            g.rule_cuts,
-            g.body_start,
-            g.body,
-            g.head_cuts.ravel(),
-        )
-        asked = (QUERIES.index(self.query), self.types.for_kernel(split), self.terminals)
-        lengths, key, value = np.zeros((3, len(index)), np.int32)
-        pending = np.arange(len(index))
-        kept = []
-        for attempt in range(MAX_ATTEMPTS):
-            if not len(pending):
-                break
-            symbols, parents, counts, words = kernels.derive(stream, index[pending], attempt, rules, self.max_symbols)
-            keys, values = kernels.ask(symbols, parents, counts, words, *asked)
-            good = keys >= 0
-            rows, used = pending[good], np.repeat(good, counts)
-            lengths[rows], key[rows], value[rows] = counts[good] + AROUND, keys[good] + 1, values[good] + 1
-            kept.append((symbols[: len(used)][used], parents[: len(used)][used], counts[good], rows))
-            pending = pending[~good]
-        if len(pending):
-            raise InvalidInput(
-                f"treecall: grammar_seed={self.grammar_seed}: {MAX_ATTEMPTS} draws in a row were no documents"
-            )
-        flat, tree = np.empty(lengths.sum(), np.int32), np.empty(lengths.sum(), np.int16)
-        starts = np.cumsum(lengths, dtype=np.int64) - lengths
-        for block_symbols, block_parents, counts, rows in kept:
-            kernels.lay_out(block_symbols, block_parents, counts, starts[rows], flat, tree)
-        return flat, tree, lengths, key, value
 
     def _refuse_the_impossible(self) -> None:
         shortest, longest = self.grammar.lengths

@@ -4,7 +4,7 @@ from numba import njit
 from scipy import stats
 
 from mecheval.tasks.kernels.stream import below as compiled_below
-from mecheval.tasks.kernels.stream import fill, part
+from mecheval.tasks.kernels.stream import fill
 from mecheval.tasks.philox import CHUNK, Stream, below, key_of, permutation, philox, words
 
 
@@ -46,9 +46,6 @@ def test_the_compiled_choices_are_the_same():
     for n in (1, 2, 3, 20, 4096, 10**6):
         stream = Stream(5, 0)
         assert [choose(np.uint32(word), n) for word in drawn] == [stream.below(n) for _ in drawn]
-    cuts = np.sort(words(6, 0, 0, range(1)))[:19]
-    stream = Stream(5, 0)
-    assert [part(np.uint32(word), cuts, 0, 19) for word in drawn] == [stream.pick(cuts.tolist()) for _ in drawn]
 
 
 def test_many_choices_at_once_are_those_of_the_streams():

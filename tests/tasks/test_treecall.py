@@ -9,8 +9,6 @@ from scipy import stats
 
 from mecheval.errors import InvalidInput
 from mecheval.tasks.batch import FIRST_SYMBOL
-from mecheval.tasks.kernels.treecall import derive
-from mecheval.tasks.philox import key_of
 from mecheval.tasks.treecall import Treecall
 
 QUERIES = ["parent", "sibling", "child", "grandparent"]
@@ -78,55 +76,39 @@ def test_a_fifth_of_all_types_is_held_out():
     assert np.mean(held) == 0.2
 
 
-def test_rules_and_heads_are_drawn_with_the_weights_of_the_grammar():
-    """One nonterminal, so that a string is its rule's body and a head: 100,000 of them, before any is rejected."""
-    task = Treecall(nonterminals=1, max_depth=1, max_rules=8, terminals=6, grammar_seed=3)
-    grammar = task.grammar
-    rules = (
-        6,
-        1,
-        True,
-        grammar.rule_start,
-        grammar.rule_cuts,
-        grammar.body_start,
-        grammar.body,
-        grammar.head_cuts.ravel(),
-    )
-    symbols, _, lengths, _ = derive(np.uint64(key_of("weights")), np.arange(100_000), 0, rules, 100)
-    ends = np.cumsum(lengths)
-    strings = [symbols[end - n : end].tolist() for end, n in zip(ends, lengths, strict=True)]
-
-    expected_bodies = Counter()
-    for body, p in zip(grammar.bodies[0], grammar.rule_probabilities(0), strict=True):
-        expected_bodies[tuple(body)] += p * 100_000
-    bodies = Counter(tuple(string[:-1]) for string in strings)
-    assert set(bodies) <= set(expected_bodies)
-    assert len(expected_bodies) >= 4
-    assert stats.chisquare([bodies[b] for b in expected_bodies], list(expected_bodies.values())).pvalue > 1e-3
-
-    heads = np.bincount([string[-1] for string in strings], minlength=6)
-    assert stats.chisquare(heads, grammar.head_probabilities(0) * 100_000).pvalue > 1e-3
+def expected_strings(grammar):
+    """The chance of each (body, head) where no nonterminal is deeper than another, rejected strings left out."""
+    chances = Counter()
+    for x, bodies in enumerate(grammar.bodies):
+        for body, p in zip(bodies, grammar.rule_probabilities(x), strict=True):
+            for head, q in enumerate(grammar.head_probabilities(x)):
+                if len(body) >= 2 and set(body) != {head}:
+                    chances[tuple(body), head] += p * q / grammar.nonterminals
+    total = sum(chances.values())
+    return {string: chance / total for string, chance in chances.items()}
 
 
-def test_the_start_is_uniform():
-    """Nonterminals with one rule each over their own terminals: the head says little, the body where it began."""
-    task = Treecall(nonterminals=5, max_depth=1, max_rules=1, terminals=50, max_rhs=4, grammar_seed=2)
-    grammar = task.grammar
-    assert len({tuple(bodies[0]) for bodies in grammar.bodies}) == 5
-    rules = (
-        50,
-        5,
-        True,
-        grammar.rule_start,
-        grammar.rule_cuts,
-        grammar.body_start,
-        grammar.body,
-        grammar.head_cuts.ravel(),
-    )
-    symbols, _, lengths, _ = derive(np.uint64(key_of("start")), np.arange(100_000), 0, rules, 100)
-    ends = np.cumsum(lengths)
-    counts = Counter(tuple(symbols[end - n : end - 1].tolist()) for end, n in zip(ends, lengths, strict=True))
-    assert stats.chisquare([counts[tuple(bodies[0])] for bodies in grammar.bodies]).pvalue > 1e-3
+@pytest.mark.parametrize("nonterminals", [1, 4])
+@pytest.mark.parametrize("part", ["rules", "heads", "both"])
+def test_starts_rules_and_heads_are_drawn_with_the_weights_of_the_grammar(nonterminals, part):
+    task = Treecall(nonterminals=nonterminals, max_depth=1, max_rules=8, terminals=6, grammar_seed=3)
+    chances = expected_strings(task.grammar)
+    docs = task.documents(0, "train", 0, 100_000)
+    ends = np.cumsum(docs.lengths)
+    symbols = (docs.flat - FIRST_SYMBOL).tolist()
+    strings = [symbols[end - n + 1 : end - 2] for end, n in zip(ends, docs.lengths, strict=True)]
+
+    view = {"rules": lambda body, head: body, "heads": lambda body, head: head, "both": lambda *pair: pair}[part]
+    observed, expected = Counter(view(tuple(string[:-1]), string[-1]) for string in strings), Counter()
+    for (body, head), chance in chances.items():
+        expected[view(body, head)] += chance * 100_000
+    assert set(observed) <= set(expected)
+    common = [outcome for outcome in expected if expected[outcome] >= 20]
+    assert len(common) >= 5
+    rare = 100_000 - sum(observed[o] for o in common), 100_000 - sum(expected[o] for o in common)
+    pairs = [(observed[o], expected[o]) for o in common] + ([rare] if rare[1] >= 20 else [])
+    statistic = sum((o - e) ** 2 / e for o, e in pairs)
+    assert stats.chi2.sf(statistic, len(pairs) - 1) > 1e-3
 
 
 @pytest.mark.parametrize("query", QUERIES)

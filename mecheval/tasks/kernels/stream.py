@@ -1,7 +1,7 @@
 """The compiled twin of `philox.Stream`: the same words, choice for choice.
 
 A kernel holds its words in an array of its own and asks `fill` for the next chunk. Handing an array to a function in
-the inner loop costs ten times the draw itself (numba counts the reference), so `below` and `part` take single words.
+the inner loop costs ten times the draw itself (numba counts the reference), so `below` takes a single word.
 """
 
 import numpy as np
@@ -37,16 +37,3 @@ def fill(words, chunk, key, index, attempt):
 @njit(cache=True, inline="always")
 def below(word, n):
     return np.int64(np.uint64(word) * np.uint64(n) >> BITS)
-
-
-@njit(cache=True)
-def part(word, cuts, start, stop):
-    """How many of cuts[start:stop], ascending, are at most the word."""
-    low, high = start, stop
-    while low < high:
-        middle = (low + high) // 2
-        if cuts[middle] <= word:
-            low = middle + 1
-        else:
-            high = middle
-    return low - start

@@ -1,0 +1,82 @@
+"""Writes docs/reference.md from the code, in its own words, and docs/sample.svg, the picture in the README."""
+
+import contextlib
+import io
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from rich.console import Console
+
+from mecheval import terminal
+from mecheval.cli import app, main
+from mecheval.models import mixers
+from mecheval.plugins import build_task
+from mecheval.registry import Entry, Registry
+from mecheval.spec import print_scalar
+from mecheval.tasks import tasks
+from mecheval.tasks.records import sample
+
+REFERENCE, PICTURE = Path(__file__).parent / "reference.md", Path(__file__).parent / "sample.svg"
+
+
+def reference() -> str:
+    parts = ["# Reference", "Made by `make docs` from the code; a test fails when it is out of date.", "## Commands"]
+    for command in app.registered_commands:
+        name = command.name or getattr(command.callback, "__name__", "")
+        parts += [f"### mecheval {name}", f"```text\n{help_text(name)}\n```"]
+    for title, registry in (("Tasks", tasks), ("Mixers", mixers)):
+        parts += [f"## {title}", *entries(registry)]
+    return "\n\n".join(parts) + "\n"
+
+
+def entries(registry: Registry) -> Iterator[str]:
+    found = [registry.describe(name) for name in registry.names()]
+    if not found:
+        yield f"No {registry.kind} is built in yet; one can come in by `--plugin file.py`."
+    for entry in found:
+        if not entry.preset_of:
+            yield f"### {entry.name}"
+            yield entry.summary
+            yield option_table(entry)
+    presets = [f"| `{entry.name}` | {entry.summary} |" for entry in found if entry.preset_of]
+    if presets:
+        yield "### Presets"
+        yield "\n".join(["| name | what it is |", "|---|---|", *presets])
+
+
+def option_table(entry: Entry) -> str:
+    rows = ["| option | default | allowed | meaning |", "|---|---|---|---|"]
+    for option in entry.options:
+        default = "" if option.default is None else f"`{print_scalar(option.default)}`"
+        rows.append(
+            f"| `{option.name}` | {default} | {option.allowed} | {option.summary.replace('|', chr(92) + '|')} |"
+        )
+    return "\n".join(rows)
+
+
+def help_text(command: str) -> str:
+    os.environ["COLUMNS"] = "100"  # the help is folded to the terminal
+    output = io.StringIO()
+    with contextlib.redirect_stdout(output):
+        main([command, "--help"])
+    return output.getvalue().strip()
+
+
+def picture() -> str:
+    """Two documents as the terminal shows them."""
+    console = Console(record=True, width=100, file=io.StringIO(), highlight=False)
+    console.print(terminal.legend(), "", sep="\n")
+    for text, start in (("recall:pairs=6,vocab=64", 0), ("treecall", 8)):
+        (record,) = sample(build_task(text), 1, start=start)
+        console.print(f"[bold]{text}[/] ", end="")
+        console.print(terminal.document(record, 100), "")
+    svg = console.export_svg(title="mecheval sample", unique_id="sample")
+    return re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.DOTALL)  # fonts would come from the network
+
+
+if __name__ == "__main__":
+    REFERENCE.write_text(reference(), encoding="utf-8")
+    PICTURE.write_text(picture(), encoding="utf-8")
+    print(f"wrote {REFERENCE.name} and {PICTURE.name}")

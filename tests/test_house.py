@@ -1,0 +1,168 @@
+"""The house itself: which room may import which, nothing happens at import, everything is documented."""
+
+import ast
+import os
+import re
+import resource
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mecheval.cli import app
+from mecheval.models import mixers
+from mecheval.tasks import tasks
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "mecheval"
+# a room imports from itself and from those before it
+ROOMS = ["errors", "spec", "options", "registry", "tasks", "models", "training", "interventions", "metrics", "results"]
+ROOMS += ["experiment", "sweep", "report", "plugins", "terminal", "cli", "__main__"]
+COMMANDS = [command.name or command.callback.__name__ for command in app.registered_commands]
+ENTRIES = [registry.describe(name) for registry in (tasks, mixers) for name in registry.names()]
+
+
+def modules() -> dict[str, Path]:
+    return {
+        ".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): file
+        for file in PACKAGE.rglob("*.py")
+    }
+
+
+def imported(source: str) -> set[str]:
+    """The modules of the package that a source imports, anywhere in it."""
+    found = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert not node.level, "imports name the package in full"
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return {name for name in found if name.split(".")[0] == "mecheval"}
+
+
+def backward_arrows(name: str, source: str) -> list[str]:
+    here = ROOMS.index(name.split(".")[1])
+    rooms = {module: [*module.split("."), "errors"][1] for module in imported(source)}
+    return [module for module, room in rooms.items() if room in ROOMS and ROOMS.index(room) > here]
+
+
+@pytest.mark.parametrize(("name", "file"), [item for item in modules().items() if item[0] != "mecheval"])
+def test_imports_point_one_way(name, file):
+    assert name.split(".")[1] in ROOMS, "a new room has a place in the order"
+    assert backward_arrows(name, file.read_text()) == []
+
+
+def test_an_arrow_that_points_back_is_seen():
+    assert backward_arrows("mecheval.tasks.recall", "def f():\n    from mecheval.models import mixers") != []
+    assert backward_arrows("mecheval.tasks.recall", "import mecheval.plugins") != []
+    assert backward_arrows("mecheval.plugins", "from mecheval.tasks import tasks") == []
+
+
+def test_tasks_know_no_torch_and_no_kernel_is_imported_before_it_is_needed():
+    for name, file in modules().items():
+        tops = {node for node in ast.parse(file.read_text()).body if isinstance(node, ast.Import | ast.ImportFrom)}
+        for node in tops:
+            names = [node.module] if isinstance(node, ast.ImportFrom) else [alias.name for alias in node.names]
+            heavy = {"torch", "numba"} if "kernels" not in name else {"torch"}
+            assert not heavy & {top.split(".")[0] for top in names}, name
+
+
+def test_nothing_happens_at_import(tmp_path):
+    names = [name for name in modules() if "kernels" not in name and not name.endswith("__main__")]
+    code = f"""
+import os, random, sys, threading
+import numpy, rich.style  # which draws a number for itself
+state, legacy, environment = random.getstate(), numpy.random.get_state()[1].tolist(), dict(os.environ)
+import importlib
+for name in {names}:
+    importlib.import_module(name)
+assert random.getstate() == state
+assert numpy.random.get_state()[1].tolist() == legacy
+assert dict(os.environ) == environment
+assert threading.active_count() == 1
+assert os.listdir() == []
+print(sorted({{"torch", "numba", "scipy"}} & sys.modules.keys()))
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("[]\n", "")
+
+
+def cpu_seconds(*arguments: str) -> float:
+    """The least of three, in CPU time, so that a busy machine does not matter."""
+    taken = []
+    for _ in range(3):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run([sys.executable, *arguments], capture_output=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        taken.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+    return min(taken)
+
+
+def test_help_list_and_refusals_take_a_fraction_of_importing_torch():
+    torch = cpu_seconds("-c", "import torch")
+    for arguments in (
+        ["--help"],
+        ["sample", "--help"],
+        ["list", "tasks"],
+        ["sample", "recal"],
+        ["sample", "recall:pairs=0"],
+    ):
+        assert cpu_seconds("-m", "mecheval", *arguments) < 0.5 * torch, arguments
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["list", "tasks"], ["list", "mixers", "--json"], ["sample", "recall:pairs=0"]]
+)
+def test_torch_and_numba_are_not_imported_to_answer(arguments):
+    code = f"import sys, mecheval.cli\nmecheval.cli.main({arguments})\nprint({{'torch', 'numba'}} & sys.modules.keys())"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "set()"
+
+
+def test_the_reference_is_what_the_code_says():
+    generate = runpy.run_path(str(ROOT / "docs" / "generate.py"))
+    assert (ROOT / "docs" / "reference.md").read_text(encoding="utf-8") == generate["reference"](), "run `make docs`"
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_is_in_the_readme_and_the_reference(command):
+    assert f"mecheval {command}" in (ROOT / "README.md").read_text()
+    assert f"### mecheval {command}" in (ROOT / "docs" / "reference.md").read_text()
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.name)
+def test_everything_that_can_be_named_is_documented(entry):
+    reference = (ROOT / "docs" / "reference.md").read_text()
+    assert entry.summary
+    assert f"`{entry.name}`" in reference or f"### {entry.name}" in reference
+    for option in entry.options:
+        assert option.summary, option.name
+        assert f"| `{option.name}` |" in reference
+
+
+def test_every_public_name_is_importable_and_documented():
+    import mecheval
+
+    for name in mecheval.__all__:
+        assert getattr(mecheval, name).__doc__, name
+    assert set(mecheval.__all__) == {name for names in mecheval._HOMES.values() for name in names}
+
+
+def test_the_tree_in_the_readme_is_the_tree():
+    readme = (ROOT / "README.md").read_text()
+    for name in {file.name for file in PACKAGE.rglob("*.py")} - {"__init__.py", "__main__.py"}:
+        assert re.search(rf"\b{re.escape(name)}\b", readme), f"{name} is missing in the README's tree"
+
+
+def test_the_version_is_in_the_changelog():
+    import mecheval
+
+    assert f"## {mecheval.__version__}" in (ROOT / "CHANGELOG.md").read_text()
+
+
+def test_nothing_is_pickled():
+    for file in [*PACKAGE.rglob("*.py"), *(ROOT / "benchmarks").rglob("*.py")]:
+        assert not re.search(r"\b(pickle|joblib|dill|cloudpickle|torch\.load)\b", file.read_text()), file
