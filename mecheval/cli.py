@@ -4,6 +4,8 @@ import json
 import sys
 import traceback
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,7 +14,7 @@ from typer.exceptions import TyperException
 
 from mecheval.errors import InvalidInput, MechevalError
 
-app = typer.Typer(add_completion=False, rich_markup_mode=None)
+app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 
 TaskText = Annotated[str, typer.Argument(metavar="TASK", help="a task with options, a preset, or file.py:Class")]
 Json = Annotated[bool, typer.Option("--json", help="print JSON for programs")]
@@ -47,6 +49,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def script() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal without – and → gets question marks, not a traceback
     sys.exit(main())
 
 
@@ -96,7 +101,8 @@ def sample(
 
     wanted = {"n": n, "seed": seed, "split": split, "start": start, "role": role, "kind": kind}
     built, settings = _all(lambda: _task(task, plugin), lambda: checked(records.sample, wanted, given=("task",)))
-    found = records.sample(built, **settings)
+    with _drawing():
+        found = records.sample(built, **settings)
     if as_json:
         _print_json([record.to_dict() for record in found])
         return
@@ -130,7 +136,8 @@ def describe(
 
     wanted = {"seed": seed, "train": train, "evaluation": evaluation}
     built, settings = _all(lambda: _task(task, plugin), lambda: checked(honesty.describe, wanted, given=("task",)))
-    facts = honesty.describe(built, **settings)
+    with _drawing():
+        facts = honesty.describe(built, **settings)
     if as_json:
         _print_json({"task": task, "seed": seed, **facts.to_dict()})
         return
@@ -172,7 +179,9 @@ def check(task: TaskText, plugin: Plugins = None, as_json: Json = False) -> None
     """Examines a task: the same document in any block, roles that point where they say, honest corruption."""
     from mecheval.tasks.check import check_task
 
-    check_task(_task(task, plugin))
+    built = _task(task, plugin)
+    with _drawing():
+        check_task(built)
     if as_json:
         _print_json({"task": task, "failures": []})
     else:
@@ -199,6 +208,12 @@ def _all(*steps: Callable[[], Any]) -> list[Any]:
     if problems:
         raise InvalidInput(problems)
     return results
+
+
+def _drawing() -> AbstractContextManager[Any]:
+    from mecheval.terminal import working
+
+    return working("drawing documents (compiled on first use)")
 
 
 def _print_json(value: Any) -> None:

@@ -49,7 +49,7 @@ def load_plugin(path: str | Path) -> ModuleType:
     except InvalidInput:
         del sys.modules[name]
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         del sys.modules[name]
         raise InvalidInput(f"plugin={str(path)!r} must run; it raised {type(error).__name__}: {error}") from error
     return module

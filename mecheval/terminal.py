@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
+from rich.status import Status
 from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
@@ -123,4 +124,9 @@ def _options(entry: Entry) -> Padding:
 
 
 def console() -> Console:
-    return Console(highlight=False, soft_wrap=False)
+    return Console(highlight=False)
+
+
+def working(what: str) -> Status:
+    """A spinner on stderr while something takes its time; nothing where stderr is no terminal."""
+    return Console(stderr=True).status(what)

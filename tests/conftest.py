@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pytest
 from hypothesis import settings
 from jaxtyping import install_import_hook
 
@@ -19,3 +20,14 @@ def checked_modules() -> list[str]:
 
 
 install_import_hook(checked_modules(), "beartype.beartype")
+
+
+@pytest.fixture
+def own_names(monkeypatch):
+    """What a test registers is gone after it."""
+    from mecheval.models import mixers
+    from mecheval.tasks import tasks
+
+    for registry in (tasks, mixers):
+        registry.names()
+        monkeypatch.setattr(registry, "_targets", dict(registry._targets))

@@ -94,7 +94,7 @@ def test_list_prints_every_option_for_programs(capsys):
     assert set(entries) == {"recall", "treecall"} | presets
     pairs = entries["ar_16pairs"]["options"][0]
     assert pairs["name"] == "pairs"
-    assert (pairs["type"], pairs["default"], pairs["allowed"]) == ("integer", 16, "an integer from 1 to 16384")
+    assert (pairs["type"], pairs["default"], pairs["allowed"]) == ("integer", 16, "an integer from 1 to 4096")
     assert all(entry["summary"] for entry in entries.values())
 
 

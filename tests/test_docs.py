@@ -24,7 +24,7 @@ def test_the_ten_lines_of_the_readme_run():
     assert "of the corruptions took the answer away" in done.stdout
 
 
-def test_the_example_plugin_is_a_task(tmp_path, monkeypatch, capsys):
+def test_the_example_plugin_is_a_task(tmp_path, monkeypatch, capsys, own_names):
     monkeypatch.chdir(tmp_path)
     (code,) = blocks(ROOT / "docs" / "plugins.md", "python")
     (tmp_path / "last.py").write_text(code)

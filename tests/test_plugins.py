@@ -54,11 +54,8 @@ class Mean:
 
 
 @pytest.fixture
-def plugin(tmp_path, monkeypatch):
-    """A file that registers a task and a mixer; what it registered is gone after the test."""
-    for registry in (tasks, mixers):
-        registry.names()
-        monkeypatch.setattr(registry, "_targets", dict(registry._targets))
+def plugin(tmp_path, own_names):
+    """A file that registers a task and a mixer."""
     file = tmp_path / "repeat.py"
     file.write_text(REPEAT.replace("{name}", "repeat"))
     return file
@@ -107,6 +104,7 @@ def test_the_command_line_takes_plugins(plugin, capsys):
     [
         ("1 / 0", "must run; it raised ZeroDivisionError: division by zero"),
         ("import no_such_module", "must run; it raised ModuleNotFoundError"),
+        ("raise SystemExit(0)", "must run; it raised SystemExit: 0"),
         ("def broken(:", "must run; it raised SyntaxError"),
         ("import mecheval\n@mecheval.register_task('recall')\nclass Mine: pass", "name='recall' is taken"),
     ],

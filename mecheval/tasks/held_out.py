@@ -45,7 +45,7 @@ class HeldOut:
         return self.query_place, self.answer_place, self.size, side
 
 
-def complaint(share: float, symbols: int, what: str) -> str | None:
+def share_complaint(share: float, symbols: int, what: str) -> str | None:
     """Why this share of the types cannot be kept apart, as an error line; None if it can."""
     if share == 0 or 0 < size_of(symbols, share) < symbols:
         return None

@@ -15,10 +15,9 @@ from numpy import ndarray
 from pydantic import Field
 
 from mecheval.errors import InvalidInput
-from mecheval.tasks import held_out as types
 from mecheval.tasks.batch import FIRST_SYMBOL, NO_ANSWER, ROLES, SPECIALS, Corrupted, Documents
 from mecheval.tasks.corruption import Kind, Role, Seed, corrupt
-from mecheval.tasks.held_out import HeldOut, Split
+from mecheval.tasks.held_out import HeldOut, Split, share_complaint, size_of
 from mecheval.tasks.philox import key_of
 from mecheval.tasks.reference import Choices, Document, recall_ref
 from mecheval.tasks.task import MAX_ATTEMPTS, numbers, settle, spec_of
@@ -45,12 +44,12 @@ def _pairs_suffice(queries: int, min_pairs: int | None, pairs: int) -> str | Non
 
 
 def _types_divide(held_out: float, vocab: int) -> str | None:
-    return types.complaint(held_out, vocab // 2, "values of each key")
+    return share_complaint(held_out, vocab // 2, "values of each key")
 
 
 def _types_occur(held_out: float, vocab: int, pairs: int, min_pairs: int | None, queries: int) -> str | None:
     """Documents without enough pairs of a type that the split asks about are drawn again, which must not be most."""
-    n, share = min_pairs or pairs, types.size_of(vocab // 2, held_out) / (vocab // 2)
+    n, share = min_pairs or pairs, size_of(vocab // 2, held_out) / (vocab // 2)
     for split, p in (("test", share), ("train", 1 - share)) if 0 < share < 1 else ():
         enough = sum(_binomial(n, i, p) for i in range(queries, n + 1))
         if enough < MIN_ACCEPTANCE:
@@ -69,15 +68,15 @@ def _binomial(n: int, i: int, p: float) -> float:
 class Recall:
     """Associative Recall: key–value pairs, then a key; answer its value."""
 
-    pairs: Annotated[int, Field(ge=1, le=2**14, description="key–value pairs in a document")] = 32
-    min_pairs: Annotated[int | None, Field(ge=1, le=2**14, description="fewest pairs, if documents vary in length")] = (
+    pairs: Annotated[int, Field(ge=1, le=2**12, description="key–value pairs in a document")] = 32
+    min_pairs: Annotated[int | None, Field(ge=1, le=2**12, description="fewest pairs, if documents vary in length")] = (
         None
     )
     vocab: Annotated[int, Field(ge=2, le=2**22, multiple_of=2, description="keys and values together, half each")] = (
         8192
     )
     queries: Annotated[
-        int, Field(ge=1, le=2**14, description="supervised queries after the divider; above 1 is MQAR")
+        int, Field(ge=1, le=2**12, description="supervised queries after the divider; above 1 is MQAR")
     ] = 1
     query: Annotated[Literal["key", "value"], Field(description="what is shown; the other is to be recalled")] = "key"
     held_out: Annotated[float, Field(ge=0, lt=1, description="share of (query, answer) types asked only in test")] = 0.0

@@ -16,11 +16,10 @@ from numpy import ndarray
 from pydantic import Field
 
 from mecheval.errors import InvalidInput
-from mecheval.tasks import held_out as types
 from mecheval.tasks.batch import FIRST_SYMBOL, NO_ANSWER, ROLES, SPECIALS, Corrupted, Documents
 from mecheval.tasks.corruption import Kind, Role, Seed, corrupt
 from mecheval.tasks.grammar import Grammar, Head, draw_grammar
-from mecheval.tasks.held_out import HeldOut, Split
+from mecheval.tasks.held_out import HeldOut, Split, share_complaint
 from mecheval.tasks.philox import Stream, key_of
 from mecheval.tasks.reference import MIN_SYMBOLS, Choices, Document, derive_ref, treecall_ref
 from mecheval.tasks.task import MAX_ATTEMPTS, SPLITS, numbers, settle, spec_of
@@ -46,7 +45,7 @@ def _rules_fit(nonterminals: int, max_rules: int, max_rhs: int) -> str | None:
 
 
 def _types_divide(held_out: float, terminals: int) -> str | None:
-    return types.complaint(held_out, terminals, "answers to each symbol")
+    return share_complaint(held_out, terminals, "answers to each symbol")
 
 
 @dataclass(frozen=True, kw_only=True)

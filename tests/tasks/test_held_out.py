@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from mecheval.tasks.held_out import HeldOut, complaint
+from mecheval.tasks.held_out import HeldOut, share_complaint
 
 
 @pytest.mark.parametrize(("symbols", "share"), [(2, 0.5), (20, 0.2), (31, 0.9), (100, 0.01)])
@@ -31,5 +31,5 @@ def test_another_task_holds_out_other_types():
 
 @pytest.mark.parametrize(("symbols", "share"), [(1, 0.5), (10, 0.01), (10, 0.99)])
 def test_a_share_that_leaves_one_side_empty_is_refused(symbols, share):
-    assert f"held_out={share}" in complaint(share, symbols, "answers")
-    assert complaint(0.0, symbols, "answers") is None
+    assert f"held_out={share}" in share_complaint(share, symbols, "answers")
+    assert share_complaint(0.0, symbols, "answers") is None

@@ -14,8 +14,8 @@ import pytest
         ("task.corrupt(docs, 'bos', 0)", "role=bos must be one of key, value, query"),
         ("task.corrupt(docs, 'key', -1)", "seed=-1 must be an integer from 0 to 4294967295"),
         ("task.corrupt(docs, 'key', 0, 'shuffle')", "kind=shuffle must be one of resample, swap"),
-        ("mecheval.Recall(pairs=0)", "pairs=0 must be an integer from 1 to 16384"),
-        ("mecheval.Recall(pairs='8')", 'pairs="8" must be an integer from 1 to 16384'),
+        ("mecheval.Recall(pairs=0)", "pairs=0 must be an integer from 1 to 4096"),
+        ("mecheval.Recall(pairs='8')", 'pairs="8" must be an integer from 1 to 4096'),
         ("mecheval.Treecall(head='top')", "head=top must be one of left, right"),
     ],
 )
