@@ -109,9 +109,8 @@ def sample(
     from mecheval import terminal
 
     console = terminal.console()
-    console.print(
-        f"[bold]{task}[/] · {split} · seed {seed} · {role} corrupted by {kind}\n", terminal.legend(), "\n", sep=""
-    )
+    console.print(terminal.title(task, split, f"seed {seed}", f"{role} corrupted by {kind}"))
+    console.print(terminal.legend(), "", sep="\n")
     for record in found:
         console.print(f"document {record.index} ", end="")
         console.print(terminal.document(record, console.width), "")
@@ -144,7 +143,7 @@ def describe(
     from mecheval import terminal
 
     console = terminal.console()
-    console.print(f"[bold]{task}[/] · seed {seed}", terminal.honesty(facts), "", sep="\n")
+    console.print(terminal.title(task, f"seed {seed}"), terminal.honesty(facts), "", sep="\n")
 
 
 @app.command("list", epilog="Example: mecheval list tasks --json")

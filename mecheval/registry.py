@@ -53,7 +53,10 @@ class Registry:
         if not self._entry_points_read:
             self._entry_points_read = True
             for point in entry_points(group=f"mecheval.{self.kind}s"):
-                self.add(point.name, point.value)
+                try:
+                    self.add(point.name, point.value)
+                except InvalidInput as error:
+                    raise error.within(f"entry point {point.value}") from error
         return [*self._targets, *self._presets]
 
     def get(self, name: str) -> type[Any]:
@@ -83,6 +86,8 @@ class Registry:
             return cls(**given, **checked(cls, spec.options, self.given))
         except InvalidInput as error:
             raise error.within(name or spec.name) from error
+        except ValueError as error:  # a stranger's constructor says no in its own words
+            raise InvalidInput(f"{name or spec.name}: {spec} is refused: {error}") from error
 
     def describe(self, name: str) -> Entry:
         cls = self.get(name)

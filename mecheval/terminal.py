@@ -26,6 +26,10 @@ COLOURS = {
 SAME = "·"
 
 
+def title(name: str, *facts: str) -> Text:
+    return Text(" · ").join([Text(name, "bold"), *map(Text, facts)])
+
+
 def legend() -> Text:
     return Text("  ").join(Text(f"{LETTERS[role]} {role}", COLOURS[role]) for role in LETTERS)
 

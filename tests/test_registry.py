@@ -40,6 +40,23 @@ def test_a_misspelt_name_is_answered_with_the_nearest(things):
         things.build("plian")
 
 
+def test_a_constructor_that_says_no_is_heard(things):
+    class Picky:
+        def __init__(self, size: int = 1):
+            raise ValueError("size must be prime")
+
+    things.add("picky", Picky)
+    with pytest.raises(InvalidInput, match="picky: picky:size=4 is refused: size must be prime"):
+        things.build("picky:size=4")
+
+
+def test_an_entry_point_cannot_take_a_name(monkeypatch, things):
+    point = EntryPoint(name="plain", value="their.package:Plain", group="mecheval.things")
+    monkeypatch.setattr(module, "entry_points", lambda group: [point])
+    with pytest.raises(InvalidInput, match=r"entry point their\.package:Plain: name='plain' is taken"):
+        things.names()
+
+
 def test_an_error_says_which_thing(things):
     with pytest.raises(InvalidInput, match=r"^large: size=x must be an integer"):
         things.build("large:size=x")

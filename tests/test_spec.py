@@ -8,7 +8,14 @@ from mecheval.errors import InvalidInput
 from mecheval.spec import Spec, canonical_json
 
 names = st.from_regex(r"[a-z_][a-z0-9_]{0,8}", fullmatch=True)
-scalars = st.booleans() | st.integers(-(2**70), 2**70) | st.floats(allow_nan=False, allow_infinity=False) | st.text()
+mistakable = st.sampled_from(["8", "-1", "1e3", "true", "false", "nan", "inf", "", "a b", "a,b", "a=b", 'a"b', "a:b"])
+scalars = (
+    mistakable
+    | st.booleans()
+    | st.integers(-(2**70), 2**70)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text()
+)
 specs = st.builds(Spec, names, st.dictionaries(names, scalars, max_size=5))
 
 

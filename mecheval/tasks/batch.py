@@ -15,6 +15,13 @@ ROLES = ("bos", "key", "value", "next_key", "divider", "query")
 NO_ANSWER = -1
 
 
+def roles_of(
+    key: Int32[ndarray, " n"], value: Int32[ndarray, " n"], query: Int32[ndarray, " n"]
+) -> dict[str, Int32[ndarray, " n"]]:
+    """All roles, where the divider stands before the query."""
+    return dict(zip(ROLES, (np.zeros_like(key), key, value, np.maximum(key, value) + 1, query - 1, query), strict=True))
+
+
 @dataclass(frozen=True)
 class Documents:
     """Row i is document `index[i]`, `lengths[i]` tokens that end at its last query.

@@ -27,10 +27,14 @@ class HeldOut:
 
     @classmethod
     def draw(cls, task_key: str, symbols: int, share: float) -> "HeldOut":
-        query, answer = (permutation(key_of(task_key, "held out", side), symbols) for side in ("query", "answer"))
-        return cls(query.astype(np.int32), answer.astype(np.int32), size_of(symbols, share))
+        size = size_of(symbols, share)
+        n = symbols if size else 0  # nobody asks
+        query, answer = (permutation(key_of(task_key, "held out", side), n) for side in ("query", "answer"))
+        return cls(query.astype(np.int32), answer.astype(np.int32), size)
 
     def __contains__(self, pair: tuple[int, int]) -> bool:
+        if not self.size:
+            return False
         query, answer = pair
         distance = int(self.answer_place[answer]) - int(self.query_place[query])
         return distance % len(self.query_place) < self.size

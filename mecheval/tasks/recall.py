@@ -15,7 +15,7 @@ from numpy import ndarray
 from pydantic import Field
 
 from mecheval.errors import InvalidInput
-from mecheval.tasks.batch import FIRST_SYMBOL, NO_ANSWER, ROLES, SPECIALS, Corrupted, Documents
+from mecheval.tasks.batch import FIRST_SYMBOL, NO_ANSWER, SPECIALS, Corrupted, Documents, roles_of
 from mecheval.tasks.corruption import Kind, Role, Seed, corrupt
 from mecheval.tasks.held_out import HeldOut, Split, share_complaint, size_of
 from mecheval.tasks.philox import key_of
@@ -69,15 +69,9 @@ class Recall:
     """Associative Recall: key–value pairs, then a key; answer its value."""
 
     pairs: Annotated[int, Field(ge=1, le=2**12, description="key–value pairs in a document")] = 32
-    min_pairs: Annotated[int | None, Field(ge=1, le=2**12, description="fewest pairs, if documents vary in length")] = (
-        None
-    )
-    vocab: Annotated[int, Field(ge=2, le=2**22, multiple_of=2, description="keys and values together, half each")] = (
-        8192
-    )
-    queries: Annotated[
-        int, Field(ge=1, le=2**12, description="supervised queries after the divider; above 1 is MQAR")
-    ] = 1
+    min_pairs: Annotated[int | None, Field(ge=1, le=2**12, description="fewest pairs, if their number varies")] = None
+    vocab: Annotated[int, Field(ge=2, le=2**22, multiple_of=2, description="keys and values, half each")] = 8192
+    queries: Annotated[int, Field(ge=1, le=2**12, description="queries in a document; above 1 is MQAR")] = 1
     query: Annotated[Literal["key", "value"], Field(description="what is shown; the other is to be recalled")] = "key"
     held_out: Annotated[float, Field(ge=0, lt=1, description="share of (query, answer) types asked only in test")] = 0.0
 
@@ -130,12 +124,9 @@ class Recall:
         first = lengths - self.queries
         queries = first[:, None] + np.arange(self.queries, dtype=np.int32)
         key, value = 2 * asked[:, 0] + key_at, 2 * asked[:, 0] + value_at
-        roles = dict(
-            zip(ROLES, (np.zeros_like(first), key, value, np.maximum(key, value) + 1, first - 1, first), strict=True)
-        )
         answers = np.take_along_axis(tokens, 2 * asked + value_at, axis=1)
         flat = tokens[np.arange(self.max_len) < lengths[:, None]] if self.min_pairs else tokens.ravel()
-        return Documents(index, flat, lengths, roles, queries, answers)
+        return Documents(index, flat, lengths, roles_of(key, value, first), queries, answers)
 
     def reference(self, rng: Choices, split: Split) -> Document | None:
         """One attempt at a document in plain Python."""

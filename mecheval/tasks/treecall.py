@@ -16,7 +16,7 @@ from numpy import ndarray
 from pydantic import Field
 
 from mecheval.errors import InvalidInput
-from mecheval.tasks.batch import FIRST_SYMBOL, NO_ANSWER, ROLES, SPECIALS, Corrupted, Documents
+from mecheval.tasks.batch import FIRST_SYMBOL, NO_ANSWER, SPECIALS, Corrupted, Documents, roles_of
 from mecheval.tasks.corruption import Kind, Role, Seed, corrupt
 from mecheval.tasks.grammar import Grammar, Head, draw_grammar
 from mecheval.tasks.held_out import HeldOut, Split, share_complaint
@@ -27,6 +27,7 @@ from mecheval.tasks.task import MAX_ATTEMPTS, SPLITS, numbers, settle, spec_of
 Query = Literal["parent", "sibling", "child", "grandparent"]
 QUERIES = get_args(Query)
 AROUND = 3  # BOS, DIVIDER and the query
+MIN_LEN = MIN_SYMBOLS + AROUND
 MAX_HEADS, MAX_RULES = 2**22, 2**17
 PROBES, WANTED, PROBED_WORDS = 500, 4, 100_000  # a setting is refused unless 4 of 500 draws can be used
 
@@ -57,17 +58,10 @@ class Treecall:
     max_depth: Annotated[int, Field(ge=1, le=100, description="deepest nesting of productions, d_max")] = 10
     max_rhs: Annotated[int, Field(ge=2, le=64, description="symbols on a right-hand side with the head, L_max")] = 5
     max_rules: Annotated[int, Field(ge=1, le=64, description="most productions of a nonterminal, R_max")] = 5
-    terminal_weight: Annotated[
-        float,
-        Field(
-            gt=0, le=1e6, description="weight of all terminals together on a right-hand side; a nonterminal has 1, r_Σ"
-        ),
-    ] = 20.0
+    terminal_weight: Annotated[float, Field(gt=0, le=1e6, description="of all terminals; a nonterminal: 1, r_Σ")] = 20.0
     head: Annotated[Head, Field(description="side of a production on which the parent stands, H")] = "right"
     grammar_seed: Annotated[int, Field(ge=0, le=2**32 - 1, description="which grammar of this kind")] = 0
-    max_len: Annotated[int, Field(ge=MIN_SYMBOLS + AROUND, le=2**15 - 1, description="longest document in tokens")] = (
-        1024
-    )
+    max_len: Annotated[int, Field(ge=MIN_LEN, le=2**15 - 1, description="longest document in tokens")] = 1024
     query: Annotated[Query, Field(description="relation of the answer to the symbol asked about")] = "parent"
     held_out: Annotated[float, Field(ge=0, lt=1, description="share of (query, answer) types asked only in test")] = 0.0
 
@@ -117,10 +111,8 @@ class Treecall:
         if failed >= 0:
             raise InvalidInput(f"treecall: grammar_seed={self.grammar_seed}: {MAX_ATTEMPTS} draws were no documents")
         query = lengths - 1
-        positions = (np.zeros_like(key), key, value, np.maximum(key, value) + 1, query - 1, query)
         answers = flat[np.cumsum(lengths) - lengths + value]
-        roles = dict(zip(ROLES, positions, strict=True))
-        return Documents(index, flat, lengths, roles, query[:, None], answers[:, None], parents)
+        return Documents(index, flat, lengths, roles_of(key, value, query), query[:, None], answers[:, None], parents)
 
     def corrupt(self, docs: Documents, role: Role, seed: Seed, kind: Kind = "resample") -> Corrupted:
         return corrupt(self, docs, role, seed, kind)
