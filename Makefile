@@ -29,6 +29,7 @@ docs: $(VENV)/ready
 
 bench: $(VENV)/ready
 	$(BIN)/python -m benchmarks.documents
+	$(BIN)/python -m benchmarks.models
 
 clean:
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -11,7 +11,10 @@ from rich.console import Console
 
 from mecheval import terminal
 from mecheval.cli import app, main
-from mecheval.models import mixers
+from mecheval.models.config import ModelConfig
+from mecheval.models.language_model import LanguageModel
+from mecheval.models.named import architectures, mixers
+from mecheval.models.site import sites
 from mecheval.plugins import build_task
 from mecheval.registry import Entry, Registry
 from mecheval.spec import print_scalar
@@ -26,8 +29,14 @@ def reference() -> str:
     for command in app.registered_commands:
         name = command.name or getattr(command.callback, "__name__", "")
         parts += [f"### mecheval {name}", f"```text\n{help_text(name)}\n```"]
-    for title, registry in (("Tasks", tasks), ("Mixers", mixers)):
+    for title, registry in (("Tasks", tasks), ("Architectures", architectures), ("Mixers", mixers)):
         parts += [f"## {title}", *entries(registry)]
+    parts += [
+        "## Sites",
+        "Of models with as few layers as show every kind; with more, `blocks.1`, `blocks.2` … follow.",
+    ]
+    for name in architectures.names():
+        parts += [f"### Sites of {name}", site_table(name)]
     return "\n\n".join(parts) + "\n"
 
 
@@ -54,6 +63,13 @@ def option_table(entry: Entry) -> str:
             f"| `{option.name}` | {default} | {option.allowed} | {option.summary.replace('|', chr(92) + '|')} |"
         )
     return "\n".join(rows)
+
+
+def site_table(architecture: str) -> str:
+    layers = 2 if architecture in ("base_conv", "based") else 1  # two kinds of layer by turns
+    model = LanguageModel(ModelConfig(architecture=architecture, d_model=16, layers=layers), vocab_size=8)
+    rows = [f"| `{name}` | {' '.join(site.axes)} | {site.about} |" for name, site in sites(model).items()]
+    return "\n".join(["| site | shape | what it is |", "|---|---|---|", *rows])
 
 
 def help_text(command: str) -> str:

@@ -10,6 +10,10 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from mecheval.errors import CheckFailed, InvalidInput, MechevalError
+    from mecheval.models.check import check_mixer
+    from mecheval.models.config import ModelConfig
+    from mecheval.models.language_model import LanguageModel
+    from mecheval.models.site import Site, patch, record, sites
     from mecheval.plugins import build_task, load_plugin, register_mixer, register_task
     from mecheval.spec import Spec
     from mecheval.tasks.batch import Corrupted, Documents
@@ -23,6 +27,10 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "errors": ["CheckFailed", "InvalidInput", "MechevalError"],
+    "models.check": ["check_mixer"],
+    "models.config": ["ModelConfig"],
+    "models.language_model": ["LanguageModel"],
+    "models.site": ["Site", "patch", "record", "sites"],
     "plugins": ["build_task", "load_plugin", "register_mixer", "register_task"],
     "spec": ["Spec"],
     "tasks.batch": ["Corrupted", "Documents"],
@@ -40,18 +48,25 @@ __all__ = [
     "Documents",
     "Grammar",
     "InvalidInput",
+    "LanguageModel",
     "MechevalError",
+    "ModelConfig",
     "Recall",
+    "Site",
     "Spec",
     "Task",
     "Treecall",
     "build_task",
+    "check_mixer",
     "check_task",
     "describe",
     "load_plugin",
+    "patch",
+    "record",
     "register_mixer",
     "register_task",
     "sample",
+    "sites",
 ]
 
 

@@ -17,6 +17,7 @@ from mecheval.errors import InvalidInput, MechevalError
 app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 
 TaskText = Annotated[str, typer.Argument(metavar="TASK", help="a task with options, a preset, or file.py:Class")]
+NameText = Annotated[str, typer.Argument(metavar="NAME", help="a task, an architecture or a mixer, with options")]
 Json = Annotated[bool, typer.Option("--json", help="print JSON for programs")]
 Plugins = Annotated[
     list[Path] | None, typer.Option("--plugin", metavar="FILE.py", help="run this file first; it may register")
@@ -100,7 +101,8 @@ def sample(
     from mecheval.tasks import records
 
     wanted = {"n": n, "seed": seed, "split": split, "start": start, "role": role, "kind": kind}
-    built, settings = _all(lambda: _task(task, plugin), lambda: checked(records.sample, wanted, given=("task",)))
+    _load(plugin)
+    built, settings = _all(lambda: _task(task), lambda: checked(records.sample, wanted, given=("task",)))
     with _drawing():
         found = records.sample(built, **settings)
     if as_json:
@@ -118,81 +120,119 @@ def sample(
 
 @app.command(epilog="Example: mecheval describe atr_split")
 def describe(
-    task: TaskText,
+    name: NameText,
     seed: Seed = 0,
     train: Annotated[
-        int, typer.Option(parser=whole, metavar="INTEGER", help="documents in the training set")
+        int, typer.Option(parser=whole, metavar="INTEGER", help="task: documents in the training set")
     ] = 100_032,
     evaluation: Annotated[
-        int, typer.Option(parser=whole, metavar="INTEGER", help="documents in dev and in test")
+        int, typer.Option(parser=whole, metavar="INTEGER", help="task: documents in dev and in test")
     ] = 1024,
+    d_model: Annotated[int, typer.Option(parser=whole, metavar="INTEGER", help="model: width")] = 64,
+    layers: Annotated[int, typer.Option(parser=whole, metavar="INTEGER", help="model: blocks")] = 2,
     plugin: Plugins = None,
     as_json: Json = False,
 ) -> None:
-    """Says what a data set is really like: lengths, distances, repeats, corruptions that change nothing."""
+    """Says what a data set is really like, or what a model costs."""
+    from mecheval import terminal
     from mecheval.options import checked
+    from mecheval.plugins import is_model
     from mecheval.tasks import honesty
 
+    _load(plugin)
+    if is_model(name):
+        model = _model(name, d_model, layers)
+        from mecheval.models.facts import describe_model
+
+        costs = describe_model(model)
+        if as_json:
+            _print_json({"model": name, "d_model": d_model, "layers": layers, **costs.to_dict()})
+        else:
+            title = terminal.title(name, f"d_model {d_model}", f"{layers} layers")
+            terminal.console().print(title, terminal.costs(costs), "", sep="\n")
+        return
     wanted = {"seed": seed, "train": train, "evaluation": evaluation}
-    built, settings = _all(lambda: _task(task, plugin), lambda: checked(honesty.describe, wanted, given=("task",)))
+    built, settings = _all(lambda: _task(name), lambda: checked(honesty.describe, wanted, given=("task",)))
     with _drawing():
         facts = honesty.describe(built, **settings)
     if as_json:
-        _print_json({"task": task, "seed": seed, **facts.to_dict()})
+        _print_json({"task": name, "seed": seed, **facts.to_dict()})
         return
-    from mecheval import terminal
-
-    console = terminal.console()
-    console.print(terminal.title(task, f"seed {seed}"), terminal.honesty(facts), "", sep="\n")
+    terminal.console().print(terminal.title(name, f"seed {seed}"), terminal.honesty(facts), "", sep="\n")
 
 
 @app.command("list", epilog="Example: mecheval list tasks --json")
 def list_(
-    what: Annotated[str, typer.Argument(metavar="WHAT", help="tasks or mixers")],
+    what: Annotated[str, typer.Argument(metavar="WHAT", help="tasks, architectures, mixers, or sites MODEL")],
+    model: Annotated[str | None, typer.Argument(metavar="[MODEL]", help="whose sites, as in: list sites mamba")] = None,
+    layers: Annotated[int, typer.Option(parser=whole, metavar="INTEGER", help="sites: blocks")] = 2,
     plugin: Plugins = None,
     as_json: Json = False,
 ) -> None:
-    """Lists what can be named, with every option."""
-    from mecheval.models import mixers
+    """Lists what can be named: with every option, or with every site of a model."""
+    from mecheval import terminal
+    from mecheval.models.named import architectures, mixers
     from mecheval.options import nearest
-    from mecheval.plugins import load_plugin
     from mecheval.tasks import tasks
 
-    registries = {"tasks": tasks, "mixers": mixers}
-    if what not in registries:
-        raise InvalidInput(f"nothing to list by the name {what!r}{nearest(what, registries)}")
-    for path in plugin or []:
-        load_plugin(path)
+    registries = {"tasks": tasks, "architectures": architectures, "mixers": mixers}
+    if what not in (*registries, "sites"):
+        raise InvalidInput(f"nothing to list by the name {what!r}{nearest(what, [*registries, 'sites'])}")
+    if (what == "sites") != (model is not None):
+        raise InvalidInput("'list sites' must name a MODEL, as in 'mecheval list sites mamba', and nothing else may")
+    _load(plugin)
+    if model is not None:
+        built = _model(model, 16, layers)
+        from mecheval.models.site import sites
+
+        found = [{"name": name, "shape": list(site.axes), "summary": site.about} for name, site in sites(built).items()]
+        if as_json:
+            _print_json(found)
+        else:
+            terminal.console().print(terminal.site_table(found))
+        return
     registry = registries[what]
     entries = [registry.describe(name) for name in registry.names()]
     if as_json:
         _print_json([entry.to_dict() for entry in entries])
-        return
-    from mecheval import terminal
-
-    terminal.console().print(terminal.entries(what, entries))
-
-
-@app.command(epilog="Example: mecheval check my_task.py:MyTask")
-def check(task: TaskText, plugin: Plugins = None, as_json: Json = False) -> None:
-    """Examines a task: the same document in any block, roles that point where they say, honest corruption."""
-    from mecheval.tasks.check import check_task
-
-    built = _task(task, plugin)
-    with _drawing():
-        check_task(built)
-    if as_json:
-        _print_json({"task": task, "failures": []})
     else:
-        print(f"{task}: keeps every promise")
+        terminal.console().print(terminal.entries(what, entries))
 
 
-def _task(text: str, plugins: list[Path] | None) -> Any:
-    from mecheval.plugins import build_task, load_plugin
+@app.command(epilog="Example: mecheval check mamba:d_conv=2")
+def check(name: NameText, plugin: Plugins = None, as_json: Json = False) -> None:
+    """Examines a task or a mixer, built in or of your own (file.py:Class): whether it keeps every promise."""
+    from mecheval.plugins import check_named
+
+    _load(plugin)
+    with _drawing():
+        check_named(name)
+    if as_json:
+        _print_json({"name": name, "failures": []})
+    else:
+        print(f"{name}: keeps every promise")
+
+
+def _load(plugins: list[Path] | None) -> None:
+    from mecheval.plugins import load_plugin
 
     for path in plugins or []:
         load_plugin(path)
+
+
+def _task(text: str) -> Any:
+    from mecheval.plugins import build_task
+
     return build_task(text)
+
+
+def _model(text: str, d_model: int, layers: int) -> Any:
+    from mecheval.models.config import ModelConfig
+
+    config = ModelConfig(architecture=text, d_model=d_model, layers=layers)  # refused here, torch is not loaded
+    from mecheval.models.language_model import LanguageModel
+
+    return LanguageModel(config, vocab_size=8195)
 
 
 def _all(*steps: Callable[[], Any]) -> list[Any]:

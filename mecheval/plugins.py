@@ -12,7 +12,8 @@ from types import ModuleType
 from typing import Any, cast
 
 from mecheval.errors import InvalidInput
-from mecheval.models import mixers
+from mecheval.models.named import architectures, mixers
+from mecheval.options import checked
 from mecheval.registry import Registry
 from mecheval.spec import Spec, digest
 from mecheval.tasks import tasks
@@ -60,16 +61,46 @@ def build_task(text: str) -> Task:
     return cast(Task, _build(tasks, text))
 
 
+def is_model(text: str) -> bool:
+    """Whether a text names an architecture or a mixer rather than a task."""
+    name = text.partition(":")[0]
+    return name in (*architectures.names(), *mixers.names())
+
+
+def check_named(text: str) -> None:
+    """Examines what a text names, a task or a mixer; raises CheckFailed."""
+    cls, spec = _class_in_file(text) if ".py:" in text else (None, Spec.parse(text))
+    is_mixer = spec.name in mixers.names() if cls is None else not hasattr(cls, "documents")
+    if not is_mixer:
+        from mecheval.tasks.check import check_task
+
+        check_task(build_task(text))
+        return
+    from mecheval.models.check import check_mixer
+
+    factory = mixers.get(spec.name) if cls is None else cls
+    try:
+        options = checked(factory, spec.options, mixers.given)
+    except InvalidInput as error:
+        raise error.within(spec.name) from error
+    check_mixer(factory, **options)
+
+
 def _build(registry: Registry, text: str, **given: Any) -> Any:
-    path, found, rest = text.partition(".py:")
-    if not found:
+    if ".py:" not in text:
         return registry.build(text, **given)
+    cls, spec = _class_in_file(text)
+    return registry.build_class(cls, spec, **given)
+
+
+def _class_in_file(text: str) -> tuple[type[Any], Spec]:
+    path, _, rest = text.partition(".py:")
     module = load_plugin(f"{path}.py")
     spec = Spec.parse(rest)
     cls = getattr(module, spec.name, None)
     if not isinstance(cls, type):
         raise InvalidInput(f"{path}.py has no class {spec.name!r}")
-    return registry.build_class(cls, spec, **given)
+    return cls, spec
 
 
 def _registers(registry: Registry, name: str) -> Decorator:

@@ -10,7 +10,8 @@ from mecheval.errors import InvalidInput
 from mecheval.options import Option, checked, nearest, options_of
 from mecheval.spec import Spec
 
-Target = str | type[Any]  # a class, or "module:Class" to import when it is first asked for
+Factory = Callable[..., Any]  # a class or a function whose keywords are the options
+Target = str | Factory  # or "module:name" to import when it is first asked for
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,7 @@ class Registry:
                     raise error.within(f"entry point {point.value}") from error
         return [*self._targets, *self._presets]
 
-    def get(self, name: str) -> type[Any]:
+    def get(self, name: str) -> Factory:
         if name not in self.names():
             raise InvalidInput(f"no {self.kind} named {name!r}{nearest(name, self.names())}")
         if name in self._presets:
@@ -81,7 +82,7 @@ class Registry:
         spec = Spec.parse(spec) if isinstance(spec, str) else spec
         return self.build_class(self.get(spec.name), self.expand(spec), spec.name, **given)
 
-    def build_class(self, cls: type[Any], spec: Spec, name: str = "", **given: Any) -> Any:
+    def build_class(self, cls: Factory, spec: Spec, name: str = "", **given: Any) -> Any:
         try:
             return cls(**given, **checked(cls, spec.options, self.given))
         except InvalidInput as error:
@@ -105,7 +106,7 @@ def summary_of(thing: Callable[..., Any]) -> str:
     return (thing.__doc__ or "").strip().split("\n")[0]
 
 
-def _imported(kind: str, name: str, target: str) -> type[Any]:
+def _imported(kind: str, name: str, target: str) -> Factory:
     module, _, attribute = target.partition(":")
     try:
         return getattr(importlib.import_module(module), attribute)

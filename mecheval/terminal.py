@@ -1,6 +1,7 @@
 """How documents, trees, tables and lists look in a terminal: coloured where it has colours, lettered everywhere."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
@@ -13,6 +14,9 @@ from mecheval.registry import Entry
 from mecheval.spec import print_scalar
 from mecheval.tasks.honesty import Honesty
 from mecheval.tasks.records import Record
+
+if TYPE_CHECKING:  # torch is not needed to print
+    from mecheval.models.facts import ModelFacts
 
 LETTERS = {"bos": "B", "key": "K", "value": "V", "next_key": "N", "divider": "D", "query": "Q"}
 COLOURS = {
@@ -79,6 +83,23 @@ def honesty(facts: Honesty) -> Group:
         f"training set: {facts.train_documents} documents, {facts.train_bytes / 1e6:.1f} MB, "
         f"{facts.train_repeats} repeats",
     )
+
+
+def site_table(found: Sequence[Mapping[str, Any]]) -> Table:
+    table = Table(box=None, pad_edge=False, show_header=False)
+    for site in found:
+        table.add_row(Text(site["name"], "bold"), " ".join(site["shape"]), Text(site["summary"], "dim"))
+    return table
+
+
+def costs(facts: "ModelFacts") -> Table:
+    table = Table(box=None, pad_edge=False, show_header=False)
+    table.add_row("parameters", f"{facts.parameters:,} ({facts.parameters_without_embedding:,} without the embedding)")
+    for length, size in facts.state_bytes.items():
+        table.add_row(f"state after {length} tokens", f"{size:,} bytes in float32")
+    for length, flops in facts.flops_per_token.items():
+        table.add_row(f"operations a token, {length} tokens", f"{flops:,} (matrix products, without the head)")
+    return table
 
 
 def _folded(record: Record, changes: Sequence[str], width: int) -> Iterator[Text]:

@@ -25,7 +25,7 @@ install_import_hook(checked_modules(), "beartype.beartype")
 @pytest.fixture
 def own_names(monkeypatch):
     """What a test registers is gone after it."""
-    from mecheval.models import mixers
+    from mecheval.models.named import mixers
     from mecheval.tasks import tasks
 
     for registry in (tasks, mixers):

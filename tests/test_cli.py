@@ -106,9 +106,46 @@ def test_describe_prints_the_honesty_table(capsys):
     assert "occur word for word in training" in capsys.readouterr().out
 
 
-def test_check_examines_a_task(capsys):
-    assert main(["check", "atr_split"]) == 0
+def test_sites_of_a_model_are_listed(capsys):
+    found = run_json(capsys, "list", "sites", "mamba:d_conv=2", "--layers", "1")
+    names = [site["name"] for site in found]
+    assert names[0] == "embed_out"
+    assert "blocks.0.mixer.conv_out" in names
+    assert "blocks.1.block_in" not in names
+    assert {"name", "shape", "summary"} == set(found[0])
+    assert main(["list", "sites", "attention"]) == 0
+    assert "blocks.1.mixer.scores" in capsys.readouterr().out
+
+
+def test_a_model_is_described_by_what_it_costs(capsys):
+    facts = run_json(capsys, "describe", "attention", "--d-model", "32", "--layers", "1")
+    vocab, d = 8195, 32
+    block = 4 * d * d + d + 8 * d * d + 5 * d + 4 * d
+    assert facts["parameters"] == vocab * d + 1024 * d + block + 2 * d
+    assert facts["state_bytes"] == {"64": 4 * 2 * d * 64, "256": 4 * 2 * d * 256, "1024": 4 * 2 * d * 1024}
+    assert facts["flops_per_token"]["64"] > 2 * 4 * d * d
+    assert main(["describe", "mamba"]) == 0
+    assert "state after 1024 tokens" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["atr_split", "mamba:d_conv=2", "linear_attention"])
+def test_check_examines_tasks_and_mixers(name, capsys):
+    assert main(["check", name]) == 0
     assert "keeps every promise" in capsys.readouterr().out
+
+
+def test_a_mixer_that_sees_the_future_is_refused(tmp_path, capsys):
+    file = tmp_path / "ahead.py"
+    file.write_text(
+        "from torch import nn\n"
+        "class Ahead(nn.Module):\n"
+        "    def __init__(self, d_model, max_len):\n"
+        "        super().__init__()\n"
+        "    def forward(self, x):\n"
+        "        return x.roll(-1, dims=1)\n"
+    )
+    assert main(["check", f"{file}:Ahead"]) == 1
+    assert "error: Ahead: must not see the future" in capsys.readouterr().err
 
 
 def test_the_demo_shows_both_tasks(capsys):

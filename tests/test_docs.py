@@ -24,6 +24,12 @@ def test_the_ten_lines_of_the_readme_run():
     assert "of the corruptions took the answer away" in done.stdout
 
 
+def test_the_example_with_models_runs():
+    (code,) = blocks(ROOT / "docs" / "models.md", "python")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "blocks.1.mixer.conv_out" in done.stdout
+
+
 def test_the_example_plugin_is_a_task(tmp_path, monkeypatch, capsys, own_names):
     monkeypatch.chdir(tmp_path)
     (code,) = blocks(ROOT / "docs" / "plugins.md", "python")

@@ -4,7 +4,7 @@ import pytest
 
 from mecheval.cli import main
 from mecheval.errors import InvalidInput
-from mecheval.models import mixers
+from mecheval.models.named import mixers
 from mecheval.plugins import build_task, load_plugin
 from mecheval.tasks import tasks
 from mecheval.tasks.check import check_task

@@ -1,0 +1,103 @@
+"""What a user names: a pattern of mixers, tiled over the layers, and the block around them (paper §4.1, appendix A).
+
+An ablation is an option of one of these functions, never a class of its own.
+"""
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from mecheval.models.choices import Backend, Kernel
+from mecheval.spec import Spec
+
+Positions = Annotated[bool, Field(description="learned absolute positions added to the embedding")]
+Heads = Annotated[int, Field(ge=1, description="heads")]
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """`start` says who draws the linear weights: the backbone (normal) or the mixers themselves (own)."""
+
+    pattern: tuple[Spec, ...]
+    positions: bool = False
+    mlp: bool = True
+    norm: Literal["layer", "rms"] = "layer"
+    start: Literal["normal", "own"] = "normal"
+
+    def mixer(self, layer: int) -> Spec:
+        return self.pattern[layer % len(self.pattern)]
+
+
+def attention(*, heads: Heads = 1, positions: Positions = True) -> Architecture:
+    """A Transformer: softmax attention and MLP."""
+    return Architecture((Spec("attention", {"heads": heads}),), positions=positions)
+
+
+def base_conv(
+    *,
+    kernel: Annotated[Kernel, Field(description="taps of every other layer's convolution")] = 3,
+    positions: Positions = False,
+) -> Architecture:
+    """BaseConv: gated convolutions, short and implicitly long by turns."""
+    return Architecture(
+        (Spec("base_conv", {"kernel": kernel}), Spec("base_conv", {"kernel": "long"})), positions=positions
+    )
+
+
+def based(
+    *,
+    kernel: Annotated[Kernel, Field(description="taps of the convolution layers, or long")] = 3,
+    feature_dim: Annotated[int, Field(ge=1, le=256, description="width of queries and keys in each head")] = 8,
+    heads: Heads = 1,
+    positions: Positions = False,
+) -> Architecture:
+    """Based: short convolution and linear attention by turns."""
+    linear = Spec("linear_attention", {"feature_dim": feature_dim, "heads": heads})
+    return Architecture((Spec("base_conv", {"kernel": kernel}), linear), positions=positions)
+
+
+def delta_net(
+    *,
+    heads: Heads = 1,
+    d_conv: Annotated[int, Field(ge=0, le=16, description="taps of the short convolutions; 0: none")] = 4,
+    positions: Positions = False,
+) -> Architecture:
+    """DeltaNet: a memory written by the delta rule."""
+    return Architecture((Spec("delta_net", {"heads": heads, "d_conv": d_conv}),), positions=positions)
+
+
+def h3(
+    *,
+    d_state: Annotated[int, Field(ge=2, le=2**16, multiple_of=2, description="state of each SSM")] = 1024,
+    head_dim: Annotated[int, Field(ge=1, description="channels in a head")] = 2,
+    positions: Positions = False,
+) -> Architecture:
+    """H3: a shift SSM and a diagonal SSM with multiplications between them."""
+    return Architecture((Spec("h3", {"d_state": d_state, "head_dim": head_dim}),), positions=positions)
+
+
+def hyena(
+    *,
+    filter_order: Annotated[int, Field(ge=1, le=4096, description="width of the filter's MLP")] = 64,
+    short: Annotated[int, Field(ge=1, le=64, description="taps of the short convolution")] = 3,
+    skip: Annotated[bool, Field(description="a trained multiple of its input added to the convolution")] = False,
+    positions: Positions = False,
+) -> Architecture:
+    """Hyena: gates around an implicit long convolution."""
+    return Architecture(
+        (Spec("hyena", {"filter_order": filter_order, "short": short, "skip": skip}),), positions=positions
+    )
+
+
+def mamba(
+    *,
+    d_state: Annotated[int, Field(ge=1, le=1024, description="state of each channel")] = 16,
+    expand: Annotated[int, Field(ge=1, le=16, description="channels, as a multiple of d_model")] = 2,
+    d_conv: Annotated[int, Field(ge=0, le=16, description="taps of the short convolution; 0: none")] = 4,
+    backend: Annotated[Backend, Field(description="who computes the scan")] = "auto",
+    positions: Positions = False,
+) -> Architecture:
+    """Mamba: selective state space models behind short convolutions, without MLPs."""
+    options = {"d_state": d_state, "expand": expand, "d_conv": d_conv, "backend": backend}
+    return Architecture((Spec("mamba", options),), positions=positions, mlp=False, norm="rms", start="own")

@@ -1,0 +1,37 @@
+"""What determines a model, without torch: it is checked before anything heavy is loaded."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from pydantic import Field
+
+from mecheval.models.architecture import Architecture
+from mecheval.models.named import architectures, mixers
+from mecheval.options import checked
+from mecheval.spec import Spec
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelConfig:
+    """Everything that determines a model but its vocabulary and seed. `init_*` are multiples of the paper's start."""
+
+    architecture: str
+    d_model: Annotated[int, Field(ge=1, le=2**16, description="width of the stream")] = 64
+    layers: Annotated[int, Field(ge=1, le=256, description="blocks")] = 2
+    max_len: Annotated[int, Field(ge=1, le=2**20, description="longest document")] = 1024
+    init_linear: Annotated[float, Field(gt=0, le=1e3, description="times the start of linear weights")] = 1.0
+    init_embedding: Annotated[float, Field(gt=0, le=1e3, description="times the start of embeddings")] = 1.0
+
+    def __post_init__(self) -> None:
+        checked(type(self), vars(self))
+        build_architecture(self.architecture)
+
+
+def build_architecture(text: str | Spec) -> Architecture:
+    """What an architecture's name stands for. A mixer by itself is an architecture, too."""
+    spec = Spec.parse(text) if isinstance(text, str) else text
+    if spec.name not in architectures.names() and spec.name in mixers.names():
+        return Architecture((spec,))
+    built = architectures.build(spec)
+    assert isinstance(built, Architecture)
+    return built

@@ -1,0 +1,45 @@
+"""Small layers that several mixers share."""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from mecheval.errors import InvalidInput
+from mecheval.models.ops.filters import position_features
+from mecheval.models.ops.short_conv import short_conv
+
+
+class ShortConv(nn.Conv1d):
+    """A causal depthwise convolution of a stream; parameters and their start are those of `nn.Conv1d`."""
+
+    def __init__(self, channels: int, width: int, bias: bool = True) -> None:
+        super().__init__(channels, channels, width, groups=channels, bias=bias)
+
+    def forward(self, x: Float[Tensor, "batch time channel"]) -> Float[Tensor, "batch time channel"]:
+        return short_conv(x, self.weight[:, 0], self.bias)
+
+
+class ImplicitFilter(nn.Module):
+    """BaseConv's long filter: an MLP of the position, k_i = W₂ relu(W₁ (t, cos ωi, −sin ωi))."""
+
+    def __init__(self, d_model: int, max_len: int, d_hidden: int = 16) -> None:
+        super().__init__()
+        self.register_buffer("features", position_features(max_len), persistent=False)
+        self.mlp = nn.Sequential(nn.Linear(3, d_hidden), nn.ReLU(), nn.Linear(d_hidden, d_model))
+
+    def forward(self, time: int) -> Float[Tensor, "time d_model"]:
+        assert isinstance(self.features, Tensor)
+        return self.mlp(self.features[:time])
+
+
+def split_heads(x: Float[Tensor, "batch time channel"], heads: int) -> Float[Tensor, "batch time head d_head"]:
+    return x.view(*x.shape[:-1], heads, -1)
+
+
+def check_heads(heads: int, d_model: int) -> None:
+    if d_model % heads:
+        raise InvalidInput(f"heads={heads} must divide d_model={d_model}")
+
+
+def l2_normalised(x: Tensor) -> Tensor:
+    return x * torch.rsqrt(x.square().sum(dim=-1, keepdim=True) + 1e-6)

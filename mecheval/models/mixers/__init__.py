@@ -1,0 +1,1 @@
+"""One file for each mixer, named as users name it."""

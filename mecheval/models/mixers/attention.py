@@ -1,0 +1,60 @@
+"""Causal softmax attention (Vaswani et al. 2017): o_t = Σ_{s≤t} softmax_s(q_t·k_s / √d_head) v_s."""
+
+import math
+from typing import Annotated
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from pydantic import Field
+from torch import Tensor, nn
+
+from mecheval.models.layers import check_heads, split_heads
+from mecheval.models.site import Site
+
+Stream = Float[Tensor, "batch time d_model"]
+
+
+class Attention(nn.Module):
+    """Causal softmax attention."""
+
+    def __init__(
+        self, d_model: int, max_len: int, *, heads: Annotated[int, Field(ge=1, description="attention heads")] = 1
+    ) -> None:
+        super().__init__()
+        check_heads(heads, d_model)
+        self.heads = heads
+        self.qkv_proj = nn.Linear(d_model, 3 * d_model, bias=False)
+        self.out_proj = nn.Linear(d_model, d_model)
+        self.query = Site("batch time head d_head", "queries")
+        self.key = Site("batch time head d_head", "keys")
+        self.value = Site("batch time head d_head", "values")
+        self.scores = Site("batch head time source", "attention weights: where each position looks; rows sum to 1")
+        self.head_out = Site("batch time head d_head", "what each head read, before the output projection")
+
+    def forward(self, x: Stream) -> Stream:
+        q, k, v = (split_heads(part, self.heads) for part in self.qkv_proj(x).chunk(3, dim=-1))
+        q, k, v = self.query(q), self.key(k), self.value(v)
+        o = self.head_out(self._weighed(q, k, v) if self.scores.used else _attention(q, k, v))
+        return self.out_proj(o.flatten(start_dim=-2))
+
+    def state_size(self, time: int) -> int:
+        """How many numbers must be kept to go on after so many tokens."""
+        return 2 * self.out_proj.in_features * time
+
+    def _weighed(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        weights = self.scores(attention_weights(q, k))
+        return torch.einsum("bhts,bshd->bthd", weights, v)
+
+
+def _attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    q, k, v = (x.transpose(1, 2) for x in (q, k, v))
+    return F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2)
+
+
+def attention_weights(
+    q: Float[Tensor, "batch time head d_head"], k: Float[Tensor, "batch time head d_head"]
+) -> Float[Tensor, "batch head time source"]:
+    logits = torch.einsum("bthd,bshd->bhts", q, k) / math.sqrt(q.shape[-1])
+    future = torch.ones_like(logits, dtype=torch.bool).triu(1)
+    return logits.masked_fill(future, -torch.inf).softmax(dim=-1)

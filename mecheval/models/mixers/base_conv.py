@@ -1,0 +1,49 @@
+"""BaseConv (Arora et al. 2024a): y = conv(x) ∘ (W x + b) + x, with a short convolution or an implicit long one.
+
+The residual is its own, besides the block's. The long convolution adds its input: k * x + x.
+"""
+
+from typing import Annotated
+
+from jaxtyping import Float
+from pydantic import Field
+from torch import Tensor, nn
+
+from mecheval.models.choices import Kernel
+from mecheval.models.layers import ImplicitFilter, ShortConv
+from mecheval.models.ops.long_conv import long_conv
+from mecheval.models.site import Site
+
+Stream = Float[Tensor, "batch time d_model"]
+
+
+class BaseConv(nn.Module):
+    """A gated convolution, short or implicitly long."""
+
+    def __init__(
+        self,
+        d_model: int,
+        max_len: int,
+        *,
+        kernel: Annotated[Kernel, Field(description="taps of the convolution, or long for an implicit one")] = 3,
+    ) -> None:
+        super().__init__()
+        self.filter = ImplicitFilter(d_model, max_len) if kernel == "long" else None
+        self.conv = None if kernel == "long" else ShortConv(d_model, int(kernel))
+        self.projection = nn.Linear(d_model, d_model)
+        self.conv_out = Site("batch time d_model", "the convolution's output")
+        self.gate_out = Site("batch time d_model", "convolution times projection, before the mixer's own residual")
+
+    def forward(self, x: Stream) -> Stream:
+        return self.gate_out(self.conv_out(self._convolved(x)) * self.projection(x)) + x
+
+    def state_size(self, time: int) -> int:
+        """How many numbers must be kept to go on after so many tokens."""
+        width = time if self.conv is None else self.conv.kernel_size[0] - 1
+        return self.projection.in_features * width
+
+    def _convolved(self, x: Stream) -> Stream:
+        if self.filter is not None:
+            return long_conv(x, self.filter(x.shape[1])) + x
+        assert self.conv is not None
+        return self.conv(x)

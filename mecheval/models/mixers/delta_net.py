@@ -1,0 +1,74 @@
+"""DeltaNet (Yang et al. 2024): a memory written by the delta rule, with short convolutions on q, k and v.
+
+q, k, v = silu(conv(W x));  q, k normalised, q / √d_head;  β = sigmoid(W x)
+S_t = S_{t−1} + β_t k_t (v_t − k_tᵀ S_{t−1})ᵀ;  o_t = rms_norm(S_tᵀ q_t)
+"""
+
+from typing import Annotated
+
+import torch.nn.functional as F
+from jaxtyping import Float
+from pydantic import Field
+from torch import Tensor, nn
+
+from mecheval.models.layers import ShortConv, check_heads, l2_normalised, split_heads
+from mecheval.models.ops.delta_rule import delta_rule, delta_states, read_states
+from mecheval.models.site import Site
+
+Stream = Float[Tensor, "batch time d_model"]
+
+
+class DeltaNet(nn.Module):
+    """A recurrent memory written by the delta rule."""
+
+    def __init__(
+        self,
+        d_model: int,
+        max_len: int,
+        *,
+        heads: Annotated[int, Field(ge=1, description="heads")] = 1,
+        d_conv: Annotated[int, Field(ge=0, le=16, description="taps of the short convolutions; 0: none")] = 4,
+    ) -> None:
+        super().__init__()
+        check_heads(heads, d_model)
+        self.heads = heads
+        self.q_proj = nn.Linear(d_model, d_model, bias=False)
+        self.k_proj = nn.Linear(d_model, d_model, bias=False)
+        self.v_proj = nn.Linear(d_model, d_model, bias=False)
+        self.b_proj = nn.Linear(d_model, heads, bias=False)
+        self.q_conv = _conv(d_model, d_conv)
+        self.k_conv = _conv(d_model, d_conv)
+        self.v_conv = _conv(d_model, d_conv)
+        self.norm = nn.RMSNorm(d_model // heads, eps=1e-5)
+        self.o_proj = nn.Linear(d_model, d_model, bias=False)
+        self.q_conv_out = Site("batch time d_model", "queries after convolution and silu")
+        self.k_conv_out = Site("batch time d_model", "keys after convolution and silu")
+        self.v_conv_out = Site("batch time d_model", "values after convolution and silu")
+        self.beta = Site("batch time head", "how much of what a key held is replaced")
+        self.state = Site("batch time head d_key d_value", "the memory after each token; materialised only here")
+        self.head_out = Site("batch time head d_head", "what each head read, before the norm")
+
+    def forward(self, x: Stream) -> Stream:
+        q = self.q_conv_out(F.silu(self.q_conv(self.q_proj(x))))
+        k = self.k_conv_out(F.silu(self.k_conv(self.k_proj(x))))
+        v = self.v_conv_out(F.silu(self.v_conv(self.v_proj(x))))
+        q, k, v = (split_heads(part, self.heads) for part in (q, k, v))
+        q, k = l2_normalised(q) * q.shape[-1] ** -0.5, l2_normalised(k)
+        beta = self.beta(self.b_proj(x).sigmoid())
+        o = self.head_out(self._remembered(q, k, v, beta))
+        return self.o_proj(self.norm(o).flatten(start_dim=-2))
+
+    def state_size(self, time: int) -> int:
+        """How many numbers must be kept to go on after so many tokens."""
+        d_model = self.o_proj.in_features
+        convs = [conv for conv in (self.q_conv, self.k_conv, self.v_conv) if isinstance(conv, ShortConv)]
+        return d_model * d_model // self.heads + sum(d_model * (conv.kernel_size[0] - 1) for conv in convs)
+
+    def _remembered(self, q: Tensor, k: Tensor, v: Tensor, beta: Tensor) -> Tensor:
+        if self.state.used:
+            return read_states(q, self.state(delta_states(k, v, beta)))
+        return delta_rule(q, k, v, beta)
+
+
+def _conv(d_model: int, width: int) -> nn.Module:
+    return ShortConv(d_model, width, bias=False) if width else nn.Identity()

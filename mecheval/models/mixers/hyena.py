@@ -1,0 +1,74 @@
+"""Hyena (Poli et al. 2023): gates around an implicit long convolution.
+
+x₁, x₂, v = short_conv(W x);   y = W' (x₂ ∘ (h * (x₁ ∘ v)))
+h_i = sine_mlp(t_i, cos ωi, −sin ωi) · exp(−t_i |δ|)
+"""
+
+from typing import Annotated
+
+import torch
+from jaxtyping import Float
+from pydantic import Field
+from torch import Tensor, nn
+
+from mecheval.models.layers import ShortConv
+from mecheval.models.ops.filters import decay_rates, position_features
+from mecheval.models.ops.long_conv import long_conv
+from mecheval.models.site import Site
+
+Stream = Float[Tensor, "batch time d_model"]
+
+
+class Hyena(nn.Module):
+    """Gated implicit long convolution."""
+
+    def __init__(
+        self,
+        d_model: int,
+        max_len: int,
+        *,
+        filter_order: Annotated[int, Field(ge=1, le=4096, description="width of the filter's MLP")] = 64,
+        short: Annotated[int, Field(ge=1, le=64, description="taps of the short convolution")] = 3,
+        skip: Annotated[bool, Field(description="a trained multiple of its input added to the convolution")] = False,
+    ) -> None:
+        super().__init__()
+        self.in_proj = nn.Linear(d_model, 3 * d_model)
+        self.short_conv = ShortConv(3 * d_model, short)
+        self.filter = SineFilter(d_model, max_len, filter_order)
+        self.D = nn.Parameter(torch.randn(d_model)) if skip else None
+        self.out_proj = nn.Linear(d_model, d_model)
+        self.conv_out = Site("batch time projections", "x₁, x₂ and v side by side after the short convolution")
+        self.long_out = Site("batch time d_model", "the long convolution's output, before the second gate")
+
+    def forward(self, x: Stream) -> Stream:
+        x1, x2, v = self.conv_out(self.short_conv(self.in_proj(x))).chunk(3, dim=-1)
+        v = v * x1
+        y = long_conv(v, self.filter(x.shape[1]))
+        y = self.long_out(y if self.D is None else y + self.D * v)
+        return self.out_proj(y * x2)
+
+    def state_size(self, time: int) -> int:
+        """How many numbers must be kept to go on after so many tokens."""
+        d_model = self.out_proj.in_features
+        return d_model * time + 3 * d_model * (self.short_conv.kernel_size[0] - 1)
+
+
+class SineFilter(nn.Module):
+    """An MLP with sine activations, one trained frequency for each hidden unit in all layers, times a fixed decay."""
+
+    def __init__(self, d_model: int, max_len: int, order: int) -> None:
+        super().__init__()
+        self.features = nn.Parameter(position_features(max_len))
+        self.frequency = nn.Parameter(torch.ones(order))
+        self.register_buffer("times", position_features(max_len)[:, :1], persistent=False)
+        self.register_buffer("decay", decay_rates(d_model), persistent=False)
+        self.layers = nn.ModuleList([nn.Linear(3, order), nn.Linear(order, order), nn.Linear(order, order)])
+        self.out = nn.Linear(order, d_model, bias=False)
+
+    def forward(self, time: int) -> Float[Tensor, "time d_model"]:
+        assert isinstance(self.times, Tensor)
+        assert isinstance(self.decay, Tensor)
+        h = self.features[:time]
+        for layer in self.layers:
+            h = torch.sin(self.frequency * layer(h))
+        return self.out(h) * torch.exp(-self.times[:time] * self.decay)

@@ -1,0 +1,52 @@
+"""Linear attention of Based (Arora et al. 2024b): the exponential replaced by its 2nd-order Taylor series."""
+
+from typing import Annotated
+
+import torch
+from jaxtyping import Float
+from pydantic import Field
+from torch import Tensor, nn
+
+from mecheval.models.layers import check_heads, split_heads
+from mecheval.models.ops.linear_attention import mixing_weights
+from mecheval.models.site import Site
+
+Stream = Float[Tensor, "batch time d_model"]
+
+
+class LinearAttention(nn.Module):
+    """Normalised linear attention with the 2nd-order Taylor feature map."""
+
+    def __init__(
+        self,
+        d_model: int,
+        max_len: int,
+        *,
+        feature_dim: Annotated[int, Field(ge=1, le=256, description="width of queries and keys in each head")] = 8,
+        heads: Annotated[int, Field(ge=1, description="heads")] = 1,
+    ) -> None:
+        super().__init__()
+        check_heads(heads, d_model)
+        self.heads = heads
+        self.q_proj = nn.Linear(d_model, heads * feature_dim, bias=False)
+        self.k_proj = nn.Linear(d_model, heads * feature_dim, bias=False)
+        self.v_proj = nn.Linear(d_model, d_model, bias=False)
+        self.o_proj = nn.Linear(d_model, d_model, bias=False)
+        self.query = Site("batch time head feature_dim", "queries, before the feature map")
+        self.key = Site("batch time head feature_dim", "keys, before the feature map")
+        self.value = Site("batch time head d_head", "values")
+        self.scores = Site("batch head time source", "mixing weights: where each position looks; rows sum to 1")
+        self.head_out = Site("batch time head d_head", "what each head read, before the output projection")
+
+    def forward(self, x: Stream) -> Stream:
+        q, k = (split_heads(proj(x), self.heads) for proj in (self.q_proj, self.k_proj))
+        v = self.value(split_heads(self.v_proj(x), self.heads))
+        weights = self.scores(mixing_weights(self.query(q), self.key(k)))
+        o = self.head_out(torch.einsum("bhts,bshd->bthd", weights, v))
+        return self.o_proj(o.flatten(start_dim=-2))
+
+    def state_size(self, time: int) -> int:
+        """How many numbers must be kept to go on after so many tokens."""
+        d = self.q_proj.out_features // self.heads
+        features = 1 + d + d * (d + 1) // 2  # x⊗x is symmetric
+        return features * (self.v_proj.out_features + self.heads)

@@ -1,0 +1,78 @@
+"""Mamba (Gu & Dao 2024): a short convolution, then a state space model whose parameters depend on the input.
+
+x, z = W_in u;   x ← silu(conv(x));   dt, B, C = W_x x;   dt ← softplus(W_dt dt + b)
+h_t = exp(dt_t A) ∘ h_{t−1} + dt_t B_t x_t;   y_t = C_t · h_t + D ∘ x_t;   out = W_out (y ∘ silu(z))
+"""
+
+import math
+from typing import Annotated
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from pydantic import Field
+from torch import Tensor, nn
+
+from mecheval.models.choices import Backend
+from mecheval.models.layers import ShortConv
+from mecheval.models.ops.selective_scan import read_states, selective_scan, selective_states
+from mecheval.models.site import Site
+
+Stream = Float[Tensor, "batch time d_model"]
+
+
+class Mamba(nn.Module):
+    """A selective state space model behind a short convolution."""
+
+    def __init__(
+        self,
+        d_model: int,
+        max_len: int,
+        *,
+        d_state: Annotated[int, Field(ge=1, le=1024, description="state of each channel")] = 16,
+        expand: Annotated[int, Field(ge=1, le=16, description="channels, as a multiple of d_model")] = 2,
+        d_conv: Annotated[int, Field(ge=0, le=16, description="taps of the short convolution; 0: none")] = 4,
+        backend: Annotated[Backend, Field(description="who computes the scan")] = "auto",
+    ) -> None:
+        super().__init__()
+        d_inner, dt_rank = expand * d_model, math.ceil(d_model / 16)
+        self.d_state, self.dt_rank, self.backend = d_state, dt_rank, backend
+        self.in_proj = nn.Linear(d_model, 2 * d_inner, bias=False)
+        self.conv = ShortConv(d_inner, d_conv) if d_conv else nn.Identity()
+        self.x_proj = nn.Linear(d_inner, dt_rank + 2 * d_state, bias=False)
+        self.dt_proj = nn.Linear(dt_rank, d_inner)
+        self.A_log = nn.Parameter(torch.log(torch.arange(1, d_state + 1).float()).repeat(d_inner, 1))
+        self.D = nn.Parameter(torch.ones(d_inner))
+        self.out_proj = nn.Linear(d_inner, d_model, bias=False)
+        self._start_dt()
+        self.conv_out = Site("batch time d_inner", "the stream after short convolution and silu")
+        self.dt = Site("batch time d_inner", "step sizes: how much each token is written and how much is forgotten")
+        self.state = Site("batch time d_inner d_state", "the state after each token; materialised only here")
+        self.ssm_out = Site("batch time d_inner", "what the state space model reads out")
+        self.gate_out = Site("batch time d_inner", "… times the gate, before the output projection")
+
+    def forward(self, x: Stream) -> Stream:
+        x, z = self.in_proj(x).chunk(2, dim=-1)
+        x = self.conv_out(F.silu(self.conv(x)))
+        y = self.ssm_out(self._ssm(x))
+        return self.out_proj(self.gate_out(y * F.silu(z)))
+
+    def state_size(self, time: int) -> int:
+        """How many numbers must be kept to go on after so many tokens."""
+        width = self.conv.kernel_size[0] - 1 if isinstance(self.conv, ShortConv) else 0
+        return self.A_log.numel() + self.out_proj.in_features * width
+
+    def _ssm(self, x: Float[Tensor, "batch time d_inner"]) -> Float[Tensor, "batch time d_inner"]:
+        dt, B, C = self.x_proj(x).split([self.dt_rank, self.d_state, self.d_state], dim=-1)
+        dt = self.dt(F.softplus(self.dt_proj(dt)))
+        A = -self.A_log.exp()
+        if self.state.used:
+            return read_states(self.state(selective_states(x, dt, A, B)), x, C, self.D)
+        return selective_scan(x, dt, A, B, C, self.D, backend=self.backend)
+
+    @torch.no_grad()
+    def _start_dt(self) -> None:
+        """softplus(bias) log-uniform in [0.001, 0.1]; weights uniform within ±dt_rank^−½."""
+        nn.init.uniform_(self.dt_proj.weight, -(self.dt_rank**-0.5), self.dt_rank**-0.5)
+        dt = torch.empty_like(self.dt_proj.bias).uniform_(math.log(0.001), math.log(0.1)).exp().clamp(min=1e-4)
+        self.dt_proj.bias.copy_(dt + torch.log(-torch.expm1(-dt)))

@@ -1,0 +1,165 @@
+"""`check_mixer` passes every built-in and refuses each mixer that was written to fail, with the reason."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from mecheval.errors import CheckFailed
+from mecheval.models.check import check_mixer
+from mecheval.models.named import mixers
+from mecheval.models.site import Site
+
+VARIANTS = [(name, {}) for name in mixers.names() if name != "h3"]
+VARIANTS += [
+    ("h3", {"d_state": 32}),
+    ("mamba", {"d_conv": 0}),
+    ("base_conv", {"kernel": "long"}),
+    ("attention", {"heads": 4}),
+]
+
+
+@pytest.mark.parametrize(("name", "options"), VARIANTS)
+def test_built_ins_keep_every_promise(name, options):
+    check_mixer(mixers.get(name), max_len=33, **options)
+
+
+class Mean(nn.Module):
+    """A mixer as a stranger would write it: the mean of what came before."""
+
+    def __init__(self, d_model, max_len):
+        super().__init__()
+        self.proj = nn.Linear(d_model, d_model)
+        self.inner = Site("batch time d_model", "what is averaged")
+
+    def forward(self, x):
+        x = self.inner(self.proj(x))
+        return x.cumsum(dim=1) / torch.arange(1, x.shape[1] + 1)[:, None]
+
+
+class SeesOneAhead(Mean):
+    def forward(self, x):
+        return super().forward(x) + F.pad(x, (0, 0, 0, 1))[:, 1:]
+
+
+class CircularFFT(Mean):
+    def forward(self, x):
+        return torch.fft.irfft(torch.fft.rfft(super().forward(x), dim=1) * 0.5j, n=x.shape[1], dim=1)
+
+
+class NormalisesOverTime(Mean):
+    def forward(self, x):
+        return super().forward(x) / (1e-3 + x.std(dim=1, keepdim=True, correction=0))
+
+
+class MixesRows(Mean):
+    def forward(self, x):
+        return super().forward(x - x.mean(dim=0, keepdim=True))
+
+
+class KeepsState(Mean):
+    last = 0.0
+
+    def forward(self, x):
+        y = super().forward(x) + self.last
+        self.last = x.mean().item()
+        return y
+
+
+class DrawsAtRandom(Mean):
+    def forward(self, x):
+        return super().forward(x) + torch.randn_like(x)
+
+
+class NaNAtTheStart(Mean):
+    def forward(self, x):
+        return super().forward(x) / torch.arange(x.shape[1])[:, None]
+
+
+class NaNGradient(Mean):
+    def forward(self, x):
+        return super().forward(x) + (self.proj.bias * 0).sqrt()
+
+
+class DeadSite(Mean):
+    def __init__(self, d_model, max_len):
+        super().__init__(d_model, max_len)
+        self.unused = Site("batch time d_model", "never visited")
+
+
+class IgnoredSite(Mean):
+    def forward(self, x):
+        self.inner(x)
+        x = self.proj(x)
+        return x.cumsum(dim=1)
+
+
+class WrongAxes(Mean):
+    def __init__(self, d_model, max_len):
+        super().__init__(d_model, max_len)
+        self.inner = Site("batch head time d_model", "it has no heads")
+
+
+class UnusedParameter(Mean):
+    def __init__(self, d_model, max_len):
+        super().__init__(d_model, max_len)
+        self.extra = nn.Parameter(torch.zeros(3))
+
+
+class WrongWidth(Mean):
+    def forward(self, x):
+        return super().forward(x)[..., :-1]
+
+
+class OnlyLong(Mean):
+    def forward(self, x):
+        assert x.shape[1] > 2, "too short for me"
+        return super().forward(x)
+
+
+class DependsOnLength(Mean):
+    def forward(self, x):
+        return super().forward(x) * x.shape[1]
+
+
+class CannotBeBuilt(Mean):
+    def __init__(self, d_model, max_len):
+        raise RuntimeError("out of luck")
+
+
+def test_a_strangers_honest_mixer_passes():
+    check_mixer(Mean)
+
+
+@pytest.mark.parametrize(
+    ("faulty", "reason"),
+    [
+        (SeesOneAhead, "must not see the future: changing token"),
+        (SeesOneAhead, "has a gradient to later tokens"),
+        (CircularFFT, "must not see the future"),
+        (NormalisesOverTime, "must not see the future"),
+        (MixesRows, "must treat the rows of a batch apart"),
+        (KeepsState, "must give the same output for the same input"),
+        (DrawsAtRandom, "must give the same output for the same input"),
+        (NaNAtTheStart, "must return finite numbers"),
+        (NaNGradient, "parameter proj.bias must have a finite gradient"),
+        (DeadSite, "site unused is dead: the forward pass does not go through it"),
+        (IgnoredSite, "site inner is dead: editing it changes nothing"),
+        (WrongAxes, "site inner must have the axes batch head time d_model"),
+        (UnusedParameter, "parameter extra has no gradient"),
+        (WrongWidth, "must return (batch, time, d_model)"),
+        (OnlyLong, "AssertionError: too short for me"),
+        (DependsOnLength, "must not depend on the length"),
+        (CannotBeBuilt, "cannot be built: RuntimeError: out of luck"),
+    ],
+)
+def test_each_fault_is_refused_with_its_reason(faulty, reason):
+    with pytest.raises(CheckFailed) as error:
+        check_mixer(faulty)
+    assert any(reason in failure for failure in error.value.failures), error.value.failures
+
+
+def test_the_worlds_randomness_is_left_alone():
+    state = torch.random.get_rng_state()
+    check_mixer(Mean)
+    assert torch.equal(torch.random.get_rng_state(), state)
