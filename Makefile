@@ -37,5 +37,5 @@ clean:
 $(VENV)/ready: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11), "mecheval needs Python 3.11 or newer; set PYTHON="'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --editable '.[dev]'
+	$(BIN)/pip install --quiet --editable '.[dev,oracles]'
 	touch $@

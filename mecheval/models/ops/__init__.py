@@ -1,0 +1,1 @@
+"""Pure functions behind the mixers, each with a plain `*_ref` twin that reads like the equation, the test's truth."""

@@ -1,0 +1,58 @@
+"""The delta rule (DeltaNet, Yang et al. 2024): a memory that replaces what it held at a key.
+
+    S_t = S_{t−1} + β_t k_t (v_t − k_tᵀ S_{t−1})ᵀ        o_t = S_tᵀ q_t
+
+Within a chunk, S_t is the sum of k_s u_sᵀ, where all u solve one triangular system (the WY form):
+(I + tril(β K Kᵀ, −1)) U = β (V − K S₀).
+"""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+Keys = Float[Tensor, "batch time head d_key"]
+Values = Float[Tensor, "batch time head d_value"]
+Rates = Float[Tensor, "batch time head"]
+States = Float[Tensor, "batch time head d_key d_value"]
+
+CHUNK = 64  # tokens; chunks are of equal length, and as near to this as they can
+
+
+def delta_rule(q: Keys, k: Keys, v: Values, beta: Rates) -> Values:
+    chunks = max(round(k.shape[1] / CHUNK), 1)
+    streams = [x.transpose(1, 2).tensor_split(chunks, dim=2) for x in (q, k, v, beta[..., None])]  # batch head time d
+    S, outputs = None, []
+    for qc, kc, vc, bc in zip(*streams, strict=True):
+        new = vc if S is None else vc - kc @ S
+        u = _solved((bc * kc) @ kc.mT, bc * new)
+        o = (qc @ kc.mT).tril() @ u
+        outputs.append(o if S is None else o + qc @ S)
+        S = kc.mT @ u if S is None else S + kc.mT @ u
+    return torch.cat(outputs, dim=2).transpose(1, 2)
+
+
+def delta_rule_ref(q: Keys, k: Keys, v: Values, beta: Rates) -> Values:
+    return read_states(q, delta_states(k, v, beta))
+
+
+def delta_states(k: Keys, v: Values, beta: Rates) -> States:
+    """Every S_t, by the recurrence."""
+    S = torch.zeros(k.shape[0], *k.shape[2:], v.shape[-1], dtype=v.dtype, device=v.device)
+    states = []
+    for t in range(k.shape[1]):
+        held = torch.einsum("bhk,bhkv->bhv", k[:, t], S)
+        S = S + k[:, t, :, :, None] * (beta[:, t, :, None] * (v[:, t] - held))[:, :, None, :]
+        states.append(S)
+    return torch.stack(states, dim=1)
+
+
+def read_states(q: Keys, states: States) -> Values:
+    return torch.einsum("bthk,bthkv->bthv", q, states)
+
+
+def _solved(overlap: Tensor, b: Tensor) -> Tensor:
+    """u of (I + tril(overlap, −1)) u = b; the rest of the overlap is not read.
+
+    From the right, since LAPACK reads by columns: the transposes need no copy, which halves the time.
+    """
+    return torch.linalg.solve_triangular(overlap.mT, b.mT, upper=True, left=False, unitriangular=True).mT

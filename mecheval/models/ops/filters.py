@@ -1,0 +1,140 @@
+"""Long filters as functions of a few parameters: of positions (BaseConv, Hyena) and of state space models (H3)."""
+
+import math
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Complex, Float
+from torch import Tensor
+
+from mecheval.models.ops.long_conv import fft_size
+
+Filter = Float[Tensor, "time channel"]
+Powers = Complex[Tensor, "channel power pairs"]
+
+
+def position_features(max_len: int) -> Float[Tensor, "max_len 3"]:
+    """(t, cos ωi, −sin ωi) for i = 0 … max_len−1, with t from 0 to 1 and ω = 1e-4 · 2π / max_len."""
+    i = torch.arange(max_len, dtype=torch.float64)
+    angle = 1e-4 * 2 * math.pi * i / max_len
+    return torch.stack([i / max(max_len - 1, 1), angle.cos(), -angle.sin()], dim=-1).float()
+
+
+def decay_rates(channels: int) -> Float[Tensor, " channel"]:
+    """Hyena's |δ|: the filter has fallen to 1 % after 1.5 times max_len in the slowest channel, 0.3 in the fastest."""
+    return torch.linspace(math.log(0.01) / 1.5, math.log(0.01) / 0.3, channels).abs()
+
+
+def shift_filter(B: Float[Tensor, "channel d_state"], C: Float[Tensor, "channel d_state"], time: int) -> Filter:
+    """The response of a shift SSM, k_l = Σ_n B_n C_{n+l}: the state is a window of the past, read by C."""
+    lags = min(time, B.shape[1])
+    k = _Correlation.apply(B, C, lags)  # type: ignore[no-untyped-call]
+    return F.pad(k, (0, time - lags)).t()
+
+
+def shift_filter_ref(B: Float[Tensor, "channel d_state"], C: Float[Tensor, "channel d_state"], time: int) -> Filter:
+    """By the recurrence: s ← shift(s) + B u, y = ⟨C, s⟩, for an impulse u."""
+    state, steps = torch.zeros_like(B), []
+    for t in range(time):
+        state = torch.cat([torch.zeros_like(state[:, :1]), state[:, :-1]], dim=1) + (B if t == 0 else 0)
+        steps.append((C * state).sum(dim=1))
+    return torch.stack(steps)
+
+
+def diagonal_filter(
+    dt: Float[Tensor, " channel"], A: Complex[Tensor, "channel pairs"], BC: Complex[Tensor, "channel pairs"], time: int
+) -> Filter:
+    """The response of a diagonal SSM in conjugate pairs, discretised bilinearly (S4D):
+
+    k_l = 2 Re Σ_n BC · dt / (1 − dtA/2) · ((1 + dtA/2) / (1 − dtA/2))^l
+    """
+    # double, and so the poles: at l, one rounded to single is wrong by l roundings, however its powers are taken
+    step = dt[:, None].double()
+    inverse = 1 / (1 - step * A / 2)
+    weight = BC * (2 * step * inverse).to(BC.dtype)
+    return _PowerSums.apply(weight, 2 * inverse - 1, time).t()  # type: ignore[no-untyped-call]
+
+
+def diagonal_filter_ref(
+    dt: Float[Tensor, " channel"], A: Complex[Tensor, "channel pairs"], BC: Complex[Tensor, "channel pairs"], time: int
+) -> Filter:
+    """By the recurrence: s ← Ā s + B̄ u, y = 2 Re ⟨C, s⟩, for an impulse u."""
+    half = dt[:, None] * A / 2
+    A_bar, state, steps = (1 + half) / (1 - half), torch.zeros_like(A), []
+    for t in range(time):
+        state = A_bar * state + (BC * dt[:, None] / (1 - half) if t == 0 else 0)
+        steps.append(2 * state.sum(dim=1).real)
+    return torch.stack(steps)
+
+
+class _Correlation(torch.autograd.Function):
+    """Σ_n B_n C_{n+l} for l < lags, by FFT; nothing wraps round into these lags."""
+
+    @staticmethod
+    def forward(ctx: Any, B: Tensor, C: Tensor, lags: int) -> Tensor:
+        ctx.d_state, ctx.size = B.shape[1], fft_size(B.shape[1] + lags - 1)
+        fB, fC = torch.fft.rfft(B, n=ctx.size), torch.fft.rfft(C, n=ctx.size)
+        ctx.save_for_backward(fB, fC)
+        return torch.fft.irfft(fB.conj() * fC, n=ctx.size)[:, :lags]
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, None]:
+        (fB, fC), G = ctx.saved_tensors, torch.fft.rfft(grads[0], n=ctx.size)
+        gB, gC = (torch.fft.irfft(f, n=ctx.size)[:, : ctx.d_state] for f in (G.conj() * fC, G * fB))
+        return gB, gC, None
+
+
+class _PowerSums(torch.autograd.Function):
+    """k_l = Re Σ_n w_n r_n^l for l < time, in about 2√time powers of each r instead of time.
+
+    With l = a·2^h + b, k is the product of two matrices: of w r^(a·2^h), and of r^b.
+    Derivatives are those of a function of complex numbers; torch wants their conjugates, at the end.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, w: Tensor, r: Tensor, time: int) -> Tensor:
+        doublings = round(math.log2(time) / 2)
+        stride = r
+        for _ in range(doublings):
+            stride = stride * stride
+        r, stride = r.to(w.dtype), stride.to(w.dtype)
+        near = _powers(torch.ones_like(r), r, 2**doublings)
+        far = _powers(w, stride, -(-time // 2**doublings))
+        ctx.save_for_backward(near, far, r, stride)
+        return (_parts(far) @ _parts(near.conj()).mT).flatten(start_dim=1)[:, :time]
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, None]:
+        (near, far, r, stride), (g,) = ctx.saved_tensors, grads
+        g = F.pad(g, (0, far.shape[1] * near.shape[1] - g.shape[1])).view(-1, far.shape[1], near.shape[1])
+        dw, dstride = _powers_backward(far, stride, _complex(g @ _parts(near)))
+        _, dr = _powers_backward(near, r, _complex(g.mT @ _parts(far)))
+        return dw.conj(), (dr + dstride * (near[:, -1] * near.shape[1])).conj(), None
+
+
+def _powers(first: Tensor, r: Tensor, count: int) -> Powers:
+    """first, first·r, first·r² …"""
+    powers = first.new_empty(first.shape[0], count, first.shape[1])
+    powers[:, 0] = first
+    for i in range(1, count):
+        torch.mul(powers[:, i - 1], r, out=powers[:, i])
+    return powers
+
+
+def _powers_backward(powers: Powers, r: Tensor, d: Powers) -> tuple[Tensor, Tensor]:
+    """The derivatives of first and r, by Horner's rule; writes over d."""
+    for i in range(d.shape[1] - 1, 0, -1):
+        d[:, i - 1].addcmul_(d[:, i], r)
+    return d[:, 0], (powers[:, :-1] * d[:, 1:]).sum(dim=1)
+
+
+def _parts(x: Powers) -> Float[Tensor, "channel power parts"]:
+    """Real and imaginary parts side by side: Re Σ x y is then the product of those of x and of ȳ."""
+    return torch.view_as_real(x.resolve_conj()).flatten(start_dim=-2)
+
+
+def _complex(x: Float[Tensor, "channel power parts"]) -> Powers:
+    return torch.view_as_complex(x.view(*x.shape[:-1], -1, 2))

@@ -1,0 +1,1 @@
+"""Ops, compiled. Imported only when one runs."""

@@ -1,0 +1,154 @@
+"""The selective scan and its gradients, compiled for one thread; `selective_scan_ref` says the same in plain torch.
+
+Channels are the lanes of the vector unit, WIDTH of them a block; a last block that is not full is padded with zeros.
+Each kernel is one function, and all that an inner loop touches lies in two or three scratch arrays whose last axes are
+constants. LLVM then knows what cannot overlap; with strides it does not know it keeps the loop scalar, eight times
+slower.
+"""
+
+import math
+
+import numpy as np
+from numba import njit, types
+from numba.extending import overload
+
+WIDTH = 64  # 16 and 32 are slower, 128 is no faster
+# Sums over channels may change their order and multiply-adds may fuse; NaN and infinity keep their meaning.
+FAST = {"reassoc", "contract"}
+
+# exp(r) = 1 + r + r² q(r) for |r| ≤ ln(2)/2, with q of degree 4 fitted for the least relative error (3e-9). The leading
+# ones are exact, so that dt = 0 keeps the state to the bit and slow decays stay accurate over many steps.
+Q0, Q1, Q2, Q3, Q4 = np.array([0.49999994, 0.16666521, 0.04166839, 0.008368745, 0.001381454], np.float32)
+ONE, LOG2_E = np.float32(1), np.float32(math.log2(math.e))
+# ln 2 in two parts, the first with so few bits that its products with whole numbers below 2⁸ are exact
+LN2_HIGH, LN2_LOW = np.float32(0.693359375), np.float32(math.log(2) - 0.693359375)
+# Added to |x| < 2²², it rounds to a whole number k and leaves k + 127, the exponent of 2ᵏ, in the lowest bits.
+ROUND, EXPONENT = np.float32(1.5 * 2**23 + 127), np.int32(23)
+# Beyond these 2ᵏ has no normal exponent: k = −127 gives 0 and k = 128 infinity.
+LOWEST, HIGHEST = np.float32(-88), np.float32(88.8)
+
+
+def exp(x):
+    """Compiled as `_exp`: of a scalar, in its own precision. numba's own vectorises only where SVML is installed."""
+
+
+# `reassoc` would undo the rounding and join the two parts of ln 2, so this function has its own flags.
+@overload(exp, jit_options={"fastmath": {"contract"}})
+def _exp(x):
+    if x != types.float32:
+        return lambda x: math.exp(x)
+
+    def exp32(x):
+        x = LOWEST if x < LOWEST else x  # NaN is neither and passes
+        x = HIGHEST if x > HIGHEST else x
+        shifted = np.float32(x * LOG2_E + ROUND)
+        k = shifted - ROUND
+        r = x - k * LN2_HIGH - k * LN2_LOW
+        q = (((Q4 * r + Q3) * r + Q2) * r + Q1) * r + Q0
+        power = np.int32(shifted.view(np.int32) << EXPONENT).view(np.float32)
+        return ((q * r + ONE) * r + ONE) * power
+
+    return exp32
+
+
+# what the scratch arrays hold: for each channel and state …
+A_, H, GH, GA = range(4)
+# … for each channel at one time (U is dt · x; GU the gradient of U, GR that of dt through the decay) …
+DT, U, Y = range(3)
+G, GU, GR = range(2, 5)
+# … and for each channel, state and time
+DECAY, DECAYED = range(2)
+
+
+@njit(cache=True, fastmath=FAST)
+def forward(x, dt, A, B, C, D, y):
+    """Writes `y`."""
+    batch, time, d_inner = x.shape
+    d_state, blocks, zero = A.shape[1], -(-d_inner // WIDTH), x.dtype.type(0)
+    tiny = np.finfo(x.dtype).tiny / np.finfo(x.dtype).eps
+    cell, row = np.zeros((blocks, d_state, 2, WIDTH), x.dtype), np.zeros((blocks, 3, WIDTH), x.dtype)
+    for c in range(d_inner):
+        for n in range(d_state):
+            cell[c // WIDTH, n, A_, c % WIDTH] = A[c, n]
+    for b in range(batch):
+        cell[:, :, H] = zero
+        for t in range(time):
+            for block in range(blocks):
+                first = block * WIDTH
+                width = min(WIDTH, d_inner - first)
+                for i in range(width):
+                    row[block, DT, i] = dt[b, t, first + i]
+                    row[block, U, i] = dt[b, t, first + i] * x[b, t, first + i]
+                    row[block, Y, i] = D[first + i] * x[b, t, first + i]
+                for n in range(d_state):
+                    b_n, c_n = B[b, t, n], C[b, t, n]
+                    for i in range(WIDTH):
+                        h = exp(row[block, DT, i] * cell[block, n, A_, i]) * cell[block, n, H, i]
+                        h += row[block, U, i] * b_n
+                        # A state that decays ends in denormals, each an assist of 100 cycles and more on some
+                        # processors. Below 1e-31 (float32; 1e-292 in float64) it is nothing.
+                        h = zero if abs(h) < tiny else h
+                        cell[block, n, H, i] = h
+                        row[block, Y, i] += c_n * h
+                for i in range(width):
+                    y[b, t, first + i] = row[block, Y, i]
+
+
+@njit(cache=True, fastmath=FAST)
+def backward(x, dt, A, B, C, D, g, gx, gdt, gA, gB, gC, gD):
+    """Adds to `gB`, `gC` and `gD` and writes the other gradients, given `g`, the gradient of y.
+
+    The states are computed again, a block of channels of one sequence at a time, and then swept from the end with
+    gh_t = exp(dt_{t+1} A) gh_{t+1} + C_t g_t.
+    """
+    batch, time, d_inner = x.shape
+    d_state, blocks, zero = A.shape[1], -(-d_inner // WIDTH), x.dtype.type(0)
+    tiny = np.finfo(x.dtype).tiny / np.finfo(x.dtype).eps
+    tape = np.empty((time, d_state, 2, WIDTH), x.dtype)
+    cell, row = np.zeros((blocks, d_state, 4, WIDTH), x.dtype), np.zeros((time, 5, WIDTH), x.dtype)
+    for c in range(d_inner):
+        for n in range(d_state):
+            cell[c // WIDTH, n, A_, c % WIDTH] = A[c, n]
+    for b in range(batch):
+        cell[:, :, H : GH + 1] = zero
+        for block in range(blocks):
+            first = block * WIDTH
+            width = min(WIDTH, d_inner - first)
+            row[:] = zero  # the sums, and the padding of a last block
+            for t in range(time):
+                for i in range(width):
+                    row[t, DT, i] = dt[b, t, first + i]
+                    row[t, U, i] = dt[b, t, first + i] * x[b, t, first + i]
+                    row[t, G, i] = g[b, t, first + i]
+                for n in range(d_state):
+                    b_n, total = B[b, t, n], zero
+                    for i in range(WIDTH):
+                        decay = exp(row[t, DT, i] * cell[block, n, A_, i])
+                        decayed = decay * cell[block, n, H, i]
+                        tape[t, n, DECAY, i], tape[t, n, DECAYED, i] = decay, decayed
+                        h = decayed + row[t, U, i] * b_n
+                        h = zero if abs(h) < tiny else h
+                        cell[block, n, H, i] = h
+                        total += row[t, G, i] * h
+                    gC[b, t, n] += total
+            for t in range(time - 1, -1, -1):
+                for n in range(d_state):
+                    b_n, c_n, total = B[b, t, n], C[b, t, n], zero
+                    for i in range(WIDTH):
+                        gh = cell[block, n, GH, i] + c_n * row[t, G, i]
+                        total += gh * row[t, U, i]
+                        row[t, GU, i] += gh * b_n
+                        exponent = gh * tape[t, n, DECAYED, i]
+                        row[t, GR, i] += exponent * cell[block, n, A_, i]
+                        cell[block, n, GA, i] += exponent * row[t, DT, i]
+                        gh *= tape[t, n, DECAY, i]
+                        cell[block, n, GH, i] = zero if abs(gh) < tiny else gh
+                    gB[b, t, n] += total
+                for i in range(width):
+                    c = first + i
+                    gx[b, t, c] = row[t, GU, i] * row[t, DT, i] + row[t, G, i] * D[c]
+                    gdt[b, t, c] = row[t, GU, i] * x[b, t, c] + row[t, GR, i]
+                    gD[c] += row[t, G, i] * x[b, t, c]
+    for c in range(d_inner):
+        for n in range(d_state):
+            gA[c, n] = cell[c // WIDTH, n, GA, c % WIDTH]

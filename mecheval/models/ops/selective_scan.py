@@ -1,0 +1,129 @@
+"""Mamba's selective scan: a state for every channel that decays, is written and is read as the input says.
+
+    h_t = exp(dt_t A) ∘ h_{t−1} + dt_t B_t x_t        y_t = ⟨C_t, h_t⟩ + D ∘ x_t
+
+Gu and Dao (2024), §3 and algorithm 2, with the state-spaces/mamba discretisation: zero-order hold for A, Euler for B.
+
+    x   the channels                    A   decay rates, negative          B   where in the state to write
+    dt  step sizes, positive            D   what passes the state by       C   where in the state to read
+    h   the state, 0 before the first token
+"""
+
+from collections.abc import Callable
+from typing import Any, get_args
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from mecheval.errors import InvalidInput
+from mecheval.models.choices import Backend
+
+
+def selective_scan(
+    x: Float[Tensor, "batch time d_inner"],
+    dt: Float[Tensor, "batch time d_inner"],
+    A: Float[Tensor, "d_inner d_state"],
+    B: Float[Tensor, "batch time d_state"],
+    C: Float[Tensor, "batch time d_state"],
+    D: Float[Tensor, " d_inner"],
+    backend: Backend = "auto",
+) -> Float[Tensor, "batch time d_inner"]:
+    """The outputs y. "auto" is "numba" for float32 and float64 on the CPU, "torch" for everything else."""
+    inputs = (x, dt, A, B, C, D)
+    if backend == "auto":
+        backend = "torch" if _not_compiled(*inputs) else "numba"
+    if backend == "torch":
+        return read_states(selective_states(x, dt, A, B), x, C, D)
+    if backend == "numba":
+        if found := _not_compiled(*inputs):
+            raise InvalidInput(f"backend='numba' must have float32 or float64 on the CPU, all alike; found {found}")
+        # contiguous: numba would compile a slower kernel for every other layout
+        return _CompiledScan.apply(*(tensor.contiguous() for tensor in inputs))  # type: ignore[no-untyped-call]
+    if backend == "mamba_ssm":
+        x, dt, B, C = (tensor.transpose(1, 2) for tensor in (x, dt, B, C))  # time is last there
+        return _mamba_ssm_scan()(x, dt, A, B, C, D).transpose(1, 2)
+    raise InvalidInput(f"backend={backend!r} must be one of {', '.join(get_args(Backend))}")
+
+
+def selective_scan_ref(
+    x: Float[Tensor, "batch time d_inner"],
+    dt: Float[Tensor, "batch time d_inner"],
+    A: Float[Tensor, "d_inner d_state"],
+    B: Float[Tensor, "batch time d_state"],
+    C: Float[Tensor, "batch time d_state"],
+    D: Float[Tensor, " d_inner"],
+) -> Float[Tensor, "batch time d_inner"]:
+    """The equation, token by token."""
+    h, y = torch.zeros_like(A), []
+    for t in range(x.shape[1]):
+        h = torch.exp(dt[:, t, :, None] * A) * h + (dt[:, t] * x[:, t])[..., None] * B[:, t, None]
+        y.append((h * C[:, t, None]).sum(-1) + D * x[:, t])
+    return torch.stack(y, dim=1)
+
+
+def selective_states(
+    x: Float[Tensor, "batch time d_inner"],
+    dt: Float[Tensor, "batch time d_inner"],
+    A: Float[Tensor, "d_inner d_state"],
+    B: Float[Tensor, "batch time d_state"],
+) -> Float[Tensor, "batch time d_inner d_state"]:
+    """Every h_t, for those who record or edit the state; `selective_scan` holds a single one at a time."""
+    decay = torch.exp(dt[..., None] * A)
+    written = (dt * x)[..., None] * B[:, :, None]
+    # Sums of logarithms would need no loop, but are not finite once a decay is 0. Slicing token by token would be
+    # quadratic: the gradient of each slice is as large as the whole.
+    h, states = torch.zeros_like(A), []
+    for decay_t, written_t in zip(decay.unbind(1), written.unbind(1), strict=True):
+        h = decay_t * h + written_t
+        states.append(h)
+    return torch.stack(states, dim=1)
+
+
+def read_states(
+    states: Float[Tensor, "batch time d_inner d_state"],
+    x: Float[Tensor, "batch time d_inner"],
+    C: Float[Tensor, "batch time d_state"],
+    D: Float[Tensor, " d_inner"],
+) -> Float[Tensor, "batch time d_inner"]:
+    """The outputs y, given every h_t."""
+    return (states @ C[..., None]).squeeze(-1) + D * x
+
+
+class _CompiledScan(torch.autograd.Function):
+    """Keeps its inputs and nothing else: the backward kernel computes the states again."""
+
+    @staticmethod
+    def forward(ctx: Any, *inputs: Tensor) -> Tensor:
+        from mecheval.models.ops.kernels.selective_scan import forward
+
+        ctx.save_for_backward(*inputs)
+        y = torch.empty_like(inputs[0])
+        forward(*(tensor.detach().numpy() for tensor in (*inputs, y)))
+        return y
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor, ...]:
+        from mecheval.models.ops.kernels.selective_scan import backward
+
+        inputs = ctx.saved_tensors
+        gradients = tuple(torch.zeros_like(tensor) for tensor in inputs)
+        backward(*(tensor.detach().numpy() for tensor in (*inputs, g.contiguous(), *gradients)))
+        return gradients
+
+
+def _not_compiled(*inputs: Tensor) -> str:
+    """What keeps these from the kernels, if anything does."""
+    kinds = {f"{tensor.dtype} on {tensor.device}".removeprefix("torch.") for tensor in inputs}
+    return "" if kinds in ({"float32 on cpu"}, {"float64 on cpu"}) else ", ".join(sorted(kinds))
+
+
+def _mamba_ssm_scan() -> Callable[..., Tensor]:
+    try:
+        from mamba_ssm.ops.selective_scan_interface import selective_scan_fn  # type: ignore[import-not-found]
+    except ImportError as error:
+        others = ", ".join(name for name in get_args(Backend) if name != "mamba_ssm")
+        raise InvalidInput(f"backend='mamba_ssm' needs the package mamba_ssm ({error}); without: {others}") from error
+    return selective_scan_fn

@@ -1,0 +1,172 @@
+"""Filters of state space models against their recurrences and against running them, and of positions as published."""
+
+import math
+from itertools import product
+
+import numpy as np
+import pytest
+import torch
+from scipy.signal import cont2discrete
+from torch.autograd import gradcheck
+
+from mecheval.models.ops.filters import (
+    decay_rates,
+    diagonal_filter,
+    diagonal_filter_ref,
+    position_features,
+    shift_filter,
+    shift_filter_ref,
+)
+from mecheval.models.ops.long_conv import long_conv
+
+TIMES = [1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 33, 68]
+SHIFTS = list(product([1, 3], [1, 2, 3, 4, 7, 8, 16, 33], TIMES))
+DIAGONALS = list(product([1, 3], [1, 2, 5], TIMES, [1e-4, 1e-2, 1.0, 10.0, None]))
+
+
+def drawn_shift(channels, d_state, dtype=torch.float64):
+    rng = torch.Generator().manual_seed(channels + 100 * d_state)
+    return [torch.randn(channels, d_state, generator=rng, dtype=dtype, requires_grad=True) for _ in "BC"]
+
+
+def drawn_diagonal(channels, pairs, step=None, dtype=torch.float64):
+    """S4D-Lin's poles, each a little off; without a step, steps as H3 draws them."""
+    rng = torch.Generator().manual_seed(channels + 10 * pairs)
+    dt = torch.exp(math.log(1e-3) + math.log(100) * torch.rand(channels, generator=rng, dtype=dtype))
+    off = torch.rand(channels, pairs, generator=rng, dtype=dtype)
+    A = torch.complex(-0.5 - off / 10, math.pi * (torch.arange(pairs) + off))
+    BC = torch.complex(*torch.randn(2, channels, pairs, generator=rng, dtype=dtype))
+    return [x.requires_grad_() for x in (dt if step is None else torch.full_like(dt, step), A, BC)]
+
+
+def outcome(form, inputs, time):
+    """The filter, and the gradients of four sums over it: of one alone, a single channel's may cancel."""
+    k = form(*inputs, time)
+    sums = torch.randn(4, *k.shape, generator=torch.Generator().manual_seed(1), dtype=torch.float32).to(k.dtype)
+    gradients = [torch.autograd.grad(k, inputs, g, retain_graph=True) for g in sums]
+    return [k, *(torch.stack(of_one_input) for of_one_input in zip(*gradients, strict=True))]
+
+
+def largest_error(fast, ref, inputs, time):
+    """Of the filter and of all gradients, each relative to its largest magnitude; the truth is in double precision."""
+    exact = [x.detach().to(torch.promote_types(x.dtype, torch.float64)).requires_grad_() for x in inputs]
+    found, wanted = outcome(fast, inputs, time), outcome(ref, exact, time)
+    assert [x.shape for x in found] == [x.shape for x in wanted]
+    assert [x.dtype for x in found] == [inputs[0].dtype, *(x.dtype for x in inputs)]
+    return max(((a - b).abs().max() / b.abs().max()).item() for a, b in zip(found, wanted, strict=True))
+
+
+@pytest.mark.parametrize("shape", SHIFTS, ids=str)
+def test_a_shift_filter_has_the_values_and_gradients_of_its_recurrence(shape):
+    *sizes, time = shape
+    assert largest_error(shift_filter, shift_filter_ref, drawn_shift(*sizes), time) < 1e-10
+    assert largest_error(shift_filter, shift_filter_ref, drawn_shift(*sizes, dtype=torch.float32), time) < 1e-5
+
+
+@pytest.mark.parametrize("shape", DIAGONALS, ids=str)
+def test_a_diagonal_filter_has_the_values_and_gradients_of_its_recurrence(shape):
+    channels, pairs, time, step = shape
+    single = drawn_diagonal(channels, pairs, step, torch.float32)
+    assert largest_error(diagonal_filter, diagonal_filter_ref, drawn_diagonal(channels, pairs, step), time) < 1e-10
+    assert largest_error(diagonal_filter, diagonal_filter_ref, single, time) < 1e-5
+
+
+def test_there_are_enough_shapes():
+    assert len(set(SHIFTS)) >= 200
+    assert len(set(DIAGONALS)) >= 200
+
+
+@pytest.mark.parametrize("step", [1e-4, 1e-3, 1e-2, 0.1, 1.0, 10.0])
+@pytest.mark.parametrize("pairs", [4, 64])
+def test_single_precision_lasts_for_a_thousand_tokens(step, pairs):
+    inputs = drawn_diagonal(2, pairs, step, torch.float32)
+    assert largest_error(diagonal_filter, diagonal_filter_ref, inputs, 1024) < 1e-5
+
+
+def test_the_published_size_is_as_exact_as_a_small_one():
+    assert largest_error(diagonal_filter, diagonal_filter_ref, drawn_diagonal(4, 512, None, torch.float32), 68) < 1e-5
+    assert largest_error(shift_filter, shift_filter_ref, drawn_shift(4, 1024, torch.float32), 68) < 1e-5
+
+
+def test_long_steps_over_fast_oscillations_keep_the_gradient_of_the_step():
+    """Where dt A is large, what dt does to the weight and to the pole cancels but for a part in |dt A|."""
+    inputs = [torch.tensor([10.0]), torch.tensor([[-0.5 + 1600j]]), torch.tensor([[1.0 + 0.5j]])]
+    assert largest_error(diagonal_filter, diagonal_filter_ref, [x.requires_grad_() for x in inputs], 8) < 1e-5
+
+
+def test_a_pole_at_zero_forgets_after_one_token():
+    """dt A = −2, where the logarithm of the pole is infinite."""
+    inputs = [torch.tensor([4.0]), torch.tensor([[-0.5 + 0j]]), torch.tensor([[3.0 + 1j]])]
+    assert diagonal_filter(*inputs, 5).flatten().tolist() == [12, 0, 0, 0, 0]
+    assert largest_error(diagonal_filter, diagonal_filter_ref, [x.requires_grad_() for x in inputs], 5) < 1e-5
+
+
+@pytest.mark.parametrize("time", [1, 2, 7])
+def test_derivatives_are_those_of_finite_differences(time):
+    assert gradcheck(lambda B, C: shift_filter(B, C, time), drawn_shift(2, 4))
+    assert gradcheck(lambda *inputs: diagonal_filter(*inputs, time), drawn_diagonal(2, 3))
+
+
+def test_a_second_derivative_is_refused_rather_than_wrong():
+    for form, inputs in ((shift_filter, drawn_shift(1, 4)), (diagonal_filter, drawn_diagonal(1, 2))):
+        (g,) = torch.autograd.grad(form(*inputs, 5).square().sum(), inputs[1], create_graph=True)
+        with pytest.raises(RuntimeError, match="once_differentiable"):
+            g.abs().sum().backward()
+
+
+@pytest.mark.parametrize("time", [1, 20, 68, 100])
+def test_a_convolution_with_the_diagonal_filter_is_running_the_state_space_model(time):
+    """Each pair as the real system of its real and imaginary parts, discretised by scipy."""
+    dt, A, BC = (x.detach() for x in drawn_diagonal(2, 3, 0.3))
+    u = torch.randn(time, 2, generator=torch.Generator().manual_seed(time), dtype=torch.float64)
+    y = np.zeros((time, 2))
+    for c, n in product(range(2), range(3)):
+        a, b = A[c, n].real.item(), A[c, n].imag.item()
+        system = np.array([[a, -b], [b, a]]), np.array([[1.0], [0.0]]), np.eye(2), np.zeros((2, 1))
+        A_bar, B_bar = cont2discrete(system, dt[c].item(), method="bilinear")[:2]
+        read, state = 2 * np.array([BC[c, n].real.item(), -BC[c, n].imag.item()]), np.zeros(2)
+        for t in range(time):
+            state = A_bar @ state + B_bar[:, 0] * u[t, c].item()
+            y[t, c] += read @ state
+    convolved = long_conv(u[None], diagonal_filter(dt, A, BC, time))[0]
+    torch.testing.assert_close(convolved, torch.from_numpy(y), rtol=0, atol=1e-11)
+
+
+@pytest.mark.parametrize(("d_state", "time"), [(1, 5), (6, 1), (6, 40), (40, 6)])
+def test_a_convolution_with_the_shift_filter_is_running_the_state_space_model(d_state, time):
+    B, C = (x.detach() for x in drawn_shift(3, d_state))
+    u = torch.randn(time, 3, generator=torch.Generator().manual_seed(time), dtype=torch.float64)
+    shift = torch.diag(torch.ones(d_state - 1, dtype=torch.float64), diagonal=-1)
+    state, steps = torch.zeros(3, d_state, dtype=torch.float64), []
+    for t in range(time):
+        state = state @ shift.t() + B * u[t, :, None]
+        steps.append((C * state).sum(dim=1))
+    torch.testing.assert_close(long_conv(u[None], shift_filter(B, C, time))[0], torch.stack(steps), rtol=0, atol=1e-11)
+
+
+def test_a_shift_filter_ends_with_the_window():
+    B, C = (x.detach() for x in drawn_shift(2, 4))
+    k = shift_filter(B, C, 9)
+    assert (k[4:] == 0).all()
+    torch.testing.assert_close(k[3], B[:, 0] * C[:, 3])
+
+
+@pytest.mark.parametrize("form", [shift_filter, diagonal_filter])
+def test_a_shorter_filter_is_the_beginning_of_a_longer_one(form):
+    inputs = drawn_shift(2, 8) if form is shift_filter else drawn_diagonal(2, 8)
+    torch.testing.assert_close(form(*inputs, 5), form(*inputs, 30)[:5], rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("max_len", [1, 2, 3, 68, 512, 1000])
+def test_positions_are_encoded_as_zoology_writes_them(max_len):
+    t = torch.linspace(0, 1, max_len)[:, None]
+    w = 2 * math.pi * torch.linspace(0, max_len - 1, max_len)[:, None] / max_len
+    z = torch.exp(-1j * torch.linspace(1e-4, 0, 1) * w)
+    torch.testing.assert_close(position_features(max_len), torch.cat([t, z.real, z.imag], dim=-1), rtol=1e-6, atol=1e-7)
+
+
+def test_hyena_s_filters_fall_to_a_hundredth_after_a_third_of_the_length_up_to_one_and_a_half():
+    rates = decay_rates(64)
+    torch.testing.assert_close(torch.exp(-rates[0] * 1.5), torch.tensor(0.01))
+    torch.testing.assert_close(torch.exp(-rates[-1] * 0.3), torch.tensor(0.01))
+    torch.testing.assert_close(rates.diff(), rates.diff()[:1].expand(63), rtol=1e-4, atol=1e-5)

@@ -1,0 +1,115 @@
+"""Long convolutions: the matrix, the FFT and the plain sum are the same function."""
+
+from itertools import product
+
+import pytest
+import torch
+from scipy.signal import lfilter
+from torch.autograd import gradcheck
+
+from mecheval.models.ops.long_conv import TOEPLITZ_UP_TO, fft_conv, fft_size, long_conv, long_conv_ref, toeplitz_conv
+
+FORMS = [long_conv, toeplitz_conv, fft_conv]
+NEAR_THE_CROSSOVER = [TOEPLITZ_UP_TO - 1, TOEPLITZ_UP_TO, TOEPLITZ_UP_TO + 1]
+SHAPES = [*product([1, 3], range(1, 34), [1, 2, 5]), *product([1, 2], NEAR_THE_CROSSOVER, [1, 3])]
+
+
+def drawn(batch, time, channels, dtype=torch.float64):
+    rng = torch.Generator().manual_seed(batch + 10 * time + 1000 * channels)
+    return [
+        torch.randn(shape, generator=rng, dtype=dtype, requires_grad=True)
+        for shape in ((batch, time, channels), (time, channels))
+    ]
+
+
+def outcome(form, inputs):
+    """The output and all gradients."""
+    y = form(*inputs)
+    g = torch.randn(y.shape, generator=torch.Generator().manual_seed(1), dtype=torch.float32)
+    return [y, *torch.autograd.grad(y, inputs, g.to(y.dtype))]
+
+
+def largest_error(found, wanted):
+    """Relative to the largest magnitude."""
+    assert [x.shape for x in found] == [x.shape for x in wanted]
+    return max(((a - b).abs().max() / b.abs().max()).item() for a, b in zip(found, wanted, strict=True))
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_every_form_has_the_values_and_gradients_of_the_plain_sum(shape):
+    double, single = drawn(*shape), drawn(*shape, dtype=torch.float32)
+    truth = outcome(long_conv_ref, double)
+    truth_of_single = outcome(long_conv_ref, [x.detach().double().requires_grad_() for x in single])
+    for form in FORMS:
+        assert largest_error(outcome(form, double), truth) < 1e-10, form
+        assert largest_error(outcome(form, single), truth_of_single) < 1e-5, form
+
+
+def test_there_are_enough_shapes():
+    assert len(set(SHAPES)) >= 200
+
+
+@pytest.mark.parametrize("time", [68, *NEAR_THE_CROSSOVER, 127, 128, 129, 256, 401])
+def test_the_matrix_and_the_fft_are_the_same_function(time):
+    inputs, single = drawn(2, time, 3), drawn(2, time, 3, dtype=torch.float32)
+    assert largest_error(outcome(toeplitz_conv, inputs), outcome(fft_conv, inputs)) < 1e-10
+    assert largest_error(outcome(toeplitz_conv, single), outcome(fft_conv, single)) < 1e-5
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_it_is_scipy_s_filter_of_every_channel(form):
+    x, k = (part.detach() for part in drawn(2, 90, 3))
+    theirs = [lfilter(k[:, c].numpy(), [1.0], x[:, :, c].numpy(), axis=1) for c in range(3)]
+    torch.testing.assert_close(form(x, k), torch.stack([torch.tensor(y) for y in theirs], dim=-1), rtol=0, atol=1e-11)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("shape", [(2, 5, 3), (1, 1, 1), (1, 8, 1)], ids=str)
+def test_derivatives_are_those_of_finite_differences(form, shape):
+    assert gradcheck(form, drawn(*shape))
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_second_derivative_is_refused_rather_than_wrong(form):
+    x, k = drawn(1, 4, 1)
+    (gx,) = torch.autograd.grad(form(x, k).square().sum(), x, create_graph=True)
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        gx.sum().backward()
+
+
+@pytest.mark.parametrize("changed", [1, 7, 20])
+def test_changing_the_future_leaves_the_past_as_it_was(changed):
+    x, k = drawn(2, 21, 3)
+    other = torch.cat([x[:, :changed], x[:, changed:] + 1], dim=1)
+    assert torch.equal(toeplitz_conv(x, k)[:, :changed], toeplitz_conv(other, k)[:, :changed])
+    # a spectrum is of all tokens: what the future adds and takes away again is gone but for the rounding
+    torch.testing.assert_close(fft_conv(x, k)[:, :changed], fft_conv(other, k)[:, :changed], rtol=0, atol=1e-13)
+    assert not torch.isclose(long_conv(x, k)[:, changed], long_conv(other, k)[:, changed]).any()
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_an_impulse_returns_the_filter_and_an_impulse_as_filter_the_input(form):
+    x, k = (part.detach() for part in drawn(1, 30, 2))
+    impulse = torch.eye(30, dtype=torch.float64)[:, :1].expand(30, 2)
+    torch.testing.assert_close(form(impulse[None], k)[0], k, rtol=0, atol=1e-14)
+    torch.testing.assert_close(form(x, impulse), x, rtol=0, atol=1e-14)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_any_layout_in_memory_gives_the_same(form):
+    x, k = drawn(4, 6, 5)
+    strewn = [x.detach().permute(2, 0, 1).contiguous().permute(1, 2, 0), k.detach().t().contiguous().t()]
+    assert not any(part.is_contiguous() for part in strewn)
+    assert largest_error(outcome(form, [s.requires_grad_() for s in strewn]), outcome(long_conv_ref, [x, k])) < 1e-10
+    (whole,) = torch.autograd.grad(form(x, k).sum(), x)  # of which the gradient has strides of 0
+    torch.testing.assert_close(whole, torch.autograd.grad(long_conv_ref(x, k).sum(), x)[0], rtol=0, atol=1e-12)
+
+
+def test_a_size_for_the_fft_is_never_too_small_and_its_prime_factors_are_below_16():
+    for least in range(1, 3000):
+        size = fft_size(least)
+        assert least <= size <= least * 9 / 8
+        for prime in (2, 3, 5, 7, 11, 13):
+            while size % prime == 0:
+                size //= prime
+        assert size == 1

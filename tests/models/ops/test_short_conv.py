@@ -1,0 +1,81 @@
+"""The short convolution against its plain twin, against torch's own convolution, and the facts of causality."""
+
+from itertools import product
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch.autograd import gradcheck, gradgradcheck
+
+from mecheval.models.ops.short_conv import short_conv, short_conv_ref
+
+SHAPES = list(product([1, 3], [1, 2, 3, 5, 8, 17], [1, 4, 7], [1, 2, 3, 4, 9], [True, False]))
+
+
+def drawn(batch, time, channels, width, bias, dtype=torch.float64):
+    rng = torch.Generator().manual_seed(batch + 10 * time + 1000 * channels + 10_000 * width)
+    shapes = [(batch, time, channels), (channels, width), (channels,)][: 3 if bias else 2]
+    return [torch.randn(shape, generator=rng, dtype=dtype, requires_grad=True) for shape in shapes]
+
+
+def largest_error(fast, ref, inputs):
+    """Of the output and of all gradients, each relative to its largest magnitude; the truth is in double precision."""
+    exact = [x.detach().double().requires_grad_() for x in inputs]
+    y, truth = fast(*inputs), ref(*exact)
+    g = torch.randn(truth.shape, generator=torch.Generator().manual_seed(1), dtype=y.dtype)
+    found = [y, *torch.autograd.grad(y, inputs, g)]
+    wanted = [truth, *torch.autograd.grad(truth, exact, g.double())]
+    assert [x.shape for x in found] == [x.shape for x in wanted]
+    return max(
+        ((a - b).abs().max() / b.abs().max().clamp(min=1e-30)).item() for a, b in zip(found, wanted, strict=True)
+    )
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_the_fast_form_has_the_values_and_gradients_of_the_plain_one(shape):
+    assert largest_error(short_conv, short_conv_ref, drawn(*shape)) < 1e-10
+    assert largest_error(short_conv, short_conv_ref, drawn(*shape, dtype=torch.float32)) < 1e-5
+
+
+def test_there_are_enough_shapes_and_some_kernels_are_wider_than_the_sequence():
+    assert len(set(SHAPES)) >= 200
+    assert any(width > time for _, time, _, width, _ in SHAPES)
+
+
+@pytest.mark.parametrize(("time", "width"), [(1, 4), (68, 4), (5, 9)])
+def test_it_is_torch_s_convolution_of_the_padded_stream(time, width):
+    x, weight, bias = drawn(2, time, 3, width, True)
+    theirs = F.conv1d(F.pad(x.mT, (width - 1, 0)), weight[:, None], bias, groups=3).mT
+    torch.testing.assert_close(short_conv(x, weight, bias), theirs, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("shape", [(2, 5, 3, 4, True), (1, 2, 1, 4, False)], ids=str)
+def test_first_and_second_derivatives_are_those_of_finite_differences(shape):
+    assert gradcheck(short_conv, drawn(*shape))
+    assert gradgradcheck(short_conv, drawn(*shape))
+
+
+@pytest.mark.parametrize("changed", [1, 4, 8])
+def test_changing_the_future_leaves_the_past_as_it_was(changed):
+    x, weight, bias = drawn(2, 9, 3, 4, True)
+    other = torch.cat([x[:, :changed], x[:, changed:] + 1], dim=1)
+    y, z = short_conv(x, weight, bias), short_conv(other, weight, bias)
+    assert torch.equal(y[:, :changed], z[:, :changed])
+    assert not torch.isclose(y[:, changed], z[:, changed]).any()
+
+
+def test_the_last_tap_is_on_the_present_and_the_first_reaches_furthest_back():
+    x = torch.zeros(1, 6, 1)
+    x[0, 1] = 1
+    y = short_conv(x, torch.tensor([[4.0, 3.0, 2.0, 1.0]]))
+    assert y.flatten().tolist() == [0, 1, 2, 3, 4, 0]
+
+
+def test_any_layout_in_memory_gives_the_same():
+    x, weight, bias = drawn(4, 6, 5, 3, True)
+    strewn = [x.detach().permute(2, 0, 1).contiguous().permute(1, 2, 0), weight.detach().t().contiguous().t(), bias]
+    assert not strewn[0].is_contiguous()
+    assert largest_error(short_conv, short_conv_ref, [s.detach().requires_grad_() for s in strewn]) < 1e-10
+    (whole,) = torch.autograd.grad(short_conv(x, weight, bias).sum(), x)  # of which the gradient has strides of 0
+    (plain,) = torch.autograd.grad(short_conv_ref(x, weight, bias).sum(), x)
+    torch.testing.assert_close(whole, plain, rtol=1e-12, atol=1e-12)
