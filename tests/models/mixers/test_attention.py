@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from by_hand import drawn, error, numbers
 
 from mecheval.models.mixers.attention import Attention
 from mecheval.models.site import record
@@ -40,20 +41,3 @@ def test_every_head_reads_what_the_equation_says(batch, time, d_model, heads, dt
     with record(mixer, ["scores"]) as seen:
         assert error(mixer(x), y) <= tolerance, "the output must not depend on who looks"
     assert error(seen["scores"], scores) <= tolerance
-
-
-def drawn(mixer, dtype):
-    """Every weight away from its start: a bias that is still zero would prove nothing."""
-    torch.manual_seed(0)
-    with torch.no_grad():
-        for weight in mixer.parameters():
-            weight += 0.3 * torch.randn_like(weight)
-    return mixer.to(dtype)
-
-
-def numbers(mixer):
-    return {name: weight.detach().double().numpy() for name, weight in mixer.named_parameters()}
-
-
-def error(y, truth):
-    return np.abs(y.detach().double().numpy() - truth).max() / np.abs(truth).max()

@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from by_hand import drawn, error, numbers
 
 from mecheval.models.mixers.base_conv import BaseConv
 from mecheval.models.ops.long_conv import TOEPLITZ_UP_TO
@@ -52,20 +53,3 @@ def test_the_output_is_the_gated_sum_where_the_fft_takes_over(time, dtype, toler
     mixer = drawn(BaseConv(4, MAX_LEN, kernel="long"), dtype)
     x = torch.randn(1, time, 4, dtype=dtype)
     assert error(mixer(x), by_hand(numbers(mixer), x.double().numpy(), "long")) <= tolerance
-
-
-def drawn(mixer, dtype):
-    """Every weight away from its start: a bias that is still zero would prove nothing."""
-    torch.manual_seed(0)
-    with torch.no_grad():
-        for weight in mixer.parameters():
-            weight += 0.3 * torch.randn_like(weight)
-    return mixer.to(dtype)
-
-
-def numbers(mixer):
-    return {name: weight.detach().double().numpy() for name, weight in mixer.named_parameters()}
-
-
-def error(y, truth):
-    return np.abs(y.detach().double().numpy() - truth).max() / np.abs(truth).max()

@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from by_hand import drawn, error, numbers
 
 from mecheval.models.layers import l2_normalised
 from mecheval.models.mixers.delta_net import DeltaNet
@@ -84,20 +85,3 @@ def test_the_memory_reads_what_flas_naive_rule_reads(heads, monkeypatch):
     q, k, v = (seen[f"{which}_conv_out"].unflatten(-1, (heads, -1)).transpose(1, 2) for which in "qkv")
     o, _ = naive.delta_rule_recurrence(l2_normalised(q), l2_normalised(k), v, seen["beta"].transpose(1, 2))
     assert error(seen["head_out"], o.transpose(1, 2).detach().numpy()) <= 1e-10
-
-
-def drawn(mixer, dtype):
-    """Every weight away from its start: a norm that is still one would prove nothing."""
-    torch.manual_seed(0)
-    with torch.no_grad():
-        for weight in mixer.parameters():
-            weight += 0.3 * torch.randn_like(weight)
-    return mixer.to(dtype)
-
-
-def numbers(mixer):
-    return {name: weight.detach().double().numpy() for name, weight in mixer.named_parameters()}
-
-
-def error(y, truth):
-    return np.abs(y.detach().double().numpy() - truth).max() / np.abs(truth).max()

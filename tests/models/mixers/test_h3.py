@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from by_hand import drawn, error, numbers
 
 from mecheval.models.mixers.h3 import H3
 
@@ -52,20 +53,3 @@ def test_the_output_is_the_recurrence_where_the_fft_takes_over(dtype, tolerance)
     mixer = drawn(H3(4, 320, d_state=64), dtype)
     x = torch.randn(1, 300, 4, dtype=dtype)
     assert error(mixer(x), by_hand(numbers(mixer), x.double().numpy(), 2)) <= tolerance
-
-
-def drawn(mixer, dtype):
-    """Every weight away from its start: a B that is still one would prove nothing."""
-    torch.manual_seed(0)
-    with torch.no_grad():
-        for weight in mixer.parameters():
-            weight += 0.3 * torch.randn_like(weight)
-    return mixer.to(dtype)
-
-
-def numbers(mixer):
-    return {name: weight.detach().double().numpy() for name, weight in mixer.named_parameters()}
-
-
-def error(y, truth):
-    return np.abs(y.detach().double().numpy() - truth).max() / np.abs(truth).max()

@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from by_hand import drawn, error, numbers
 
 from mecheval.models.mixers.hyena import Hyena
 from mecheval.models.ops.long_conv import TOEPLITZ_UP_TO
@@ -67,20 +68,3 @@ def rates(mixer):
     decay = mixer.filter.decay.double().numpy()
     assert decay == pytest.approx(expected, rel=1e-6)
     return decay
-
-
-def drawn(mixer, dtype):
-    """Every weight away from its start: a frequency that is still one would prove nothing."""
-    torch.manual_seed(0)
-    with torch.no_grad():
-        for weight in mixer.parameters():
-            weight += 0.3 * torch.randn_like(weight)
-    return mixer.to(dtype)
-
-
-def numbers(mixer):
-    return {name: weight.detach().double().numpy() for name, weight in mixer.named_parameters()}
-
-
-def error(y, truth):
-    return np.abs(y.detach().double().numpy() - truth).max() / np.abs(truth).max()

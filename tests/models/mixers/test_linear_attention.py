@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from by_hand import drawn, error, numbers
 
 from mecheval.models.mixers.linear_attention import LinearAttention
 from mecheval.models.site import record
@@ -50,20 +51,3 @@ def test_the_output_is_the_recurrence_over_features(batch, time, d_model, featur
     assert error(mixer(x), truth) <= tolerance
     with record(mixer, ["scores"]):
         assert error(mixer(x), truth) <= tolerance, "the output must not depend on who looks"
-
-
-def drawn(mixer, dtype):
-    """Every weight away from its start, so that all terms of the series count."""
-    torch.manual_seed(0)
-    with torch.no_grad():
-        for weight in mixer.parameters():
-            weight += 0.3 * torch.randn_like(weight)
-    return mixer.to(dtype)
-
-
-def numbers(mixer):
-    return {name: weight.detach().double().numpy() for name, weight in mixer.named_parameters()}
-
-
-def error(y, truth):
-    return np.abs(y.detach().double().numpy() - truth).max() / np.abs(truth).max()

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from by_hand import drawn, error, numbers
 
 from mecheval.models.mixers.mamba import Mamba
 from mecheval.models.site import record
@@ -113,20 +114,3 @@ def published_names():
     """Name here → name there, as docs/weights.md has it."""
     section = WEIGHTS.read_text().split("## `mamba`")[1]
     return dict(re.findall(r"^\| `(\S+)` \| `(\S+)`", section, flags=re.MULTILINE))
-
-
-def drawn(mixer, dtype):
-    """Every weight away from its start: a D that is still one would prove nothing."""
-    torch.manual_seed(0)
-    with torch.no_grad():
-        for weight in mixer.parameters():
-            weight += 0.3 * torch.randn_like(weight)
-    return mixer.to(dtype)
-
-
-def numbers(mixer):
-    return {name: weight.detach().double().numpy() for name, weight in mixer.named_parameters()}
-
-
-def error(y, truth):
-    return np.abs(y.detach().double().numpy() - truth).max() / np.abs(truth).max()

@@ -81,7 +81,7 @@ def test_a_second_derivative_is_refused_rather_than_wrong(form):
 def test_changing_the_future_leaves_the_past_as_it_was(changed):
     x, k = drawn(2, 21, 3)
     other = torch.cat([x[:, :changed], x[:, changed:] + 1], dim=1)
-    assert torch.equal(toeplitz_conv(x, k)[:, :changed], toeplitz_conv(other, k)[:, :changed])
+    assert torch.equal(long_conv(x, k)[:, :changed], long_conv(other, k)[:, :changed])
     # a spectrum is of all tokens: what the future adds and takes away again is gone but for the rounding
     torch.testing.assert_close(fft_conv(x, k)[:, :changed], fft_conv(other, k)[:, :changed], rtol=0, atol=1e-13)
     assert not torch.isclose(long_conv(x, k)[:, changed], long_conv(other, k)[:, changed]).any()
@@ -103,6 +103,13 @@ def test_any_layout_in_memory_gives_the_same(form):
     assert largest_error(outcome(form, [s.requires_grad_() for s in strewn]), outcome(long_conv_ref, [x, k])) < 1e-10
     (whole,) = torch.autograd.grad(form(x, k).sum(), x)  # of which the gradient has strides of 0
     torch.testing.assert_close(whole, torch.autograd.grad(long_conv_ref(x, k).sum(), x)[0], rtol=0, atol=1e-12)
+
+
+def test_the_matrix_is_used_up_to_the_crossover_and_the_fft_beyond():
+    for time, form in zip(NEAR_THE_CROSSOVER, (toeplitz_conv, toeplitz_conv, fft_conv), strict=True):
+        x, k = drawn(2, time, 3, dtype=torch.float32)
+        assert torch.equal(long_conv(x, k), form(x, k))
+        assert not torch.equal(toeplitz_conv(x, k), fft_conv(x, k))
 
 
 def test_a_size_for_the_fft_is_never_too_small_and_its_prime_factors_are_below_16():
