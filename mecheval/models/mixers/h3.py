@@ -17,6 +17,7 @@ from mecheval.models.ops.long_conv import long_conv
 from mecheval.models.site import Site
 
 Stream = Float[Tensor, "batch time d_model"]
+Products = Float[Tensor, "batch time head d_key d_value"]
 
 
 class H3(nn.Module):
@@ -49,22 +50,31 @@ class H3(nn.Module):
     def forward(self, x: Stream) -> Stream:
         q, k, v = self.q_proj(x), self.k_proj(x), self.v_proj(x)
         k = self.shift_out(long_conv(k, self.shift(x.shape[1])) + self.D_k * k)
-        q, k, v = (part.unflatten(-1, (-1, self.head_dim)) for part in (q, k, v))
-        kv = self.kv(k[..., :, None] * v[..., None, :])
+        # heads last in memory: products of a few channels would not fill the vector unit; sites see a permuted view
+        q, k, v = (part.view(*part.shape[:2], -1, self.head_dim).transpose(-1, -2).contiguous() for part in (q, k, v))
+        kv = self.kv(_heads_first(k[..., :, None, :] * v[..., None, :, :]))
         y = self.ssm_out(self._remembered(kv))
-        y = (q[..., :, None] * y).sum(dim=-2)  # batch time head d_value
-        return self.output_linear(
-            y.transpose(-1, -2).flatten(start_dim=-2)
-        )  # the published layout: d_value before head
+        y = (q[..., :, None, :] * _heads_last(y)).sum(dim=-3)
+        return self.output_linear(y.flatten(start_dim=-2))  # as published, d_value before head
 
     def state_size(self, time: int) -> int:
         """How many numbers must be kept to go on after so many tokens."""
         return self.shift.B.numel() + 2 * self.diagonal.A_imag.numel() * self.head_dim**2
 
-    def _remembered(self, kv: Float[Tensor, "batch time head d_key d_value"]) -> Tensor:
+    def _remembered(self, kv: Products) -> Products:
         """Every product of a head goes through the same SSM."""
-        k = self.diagonal(kv.shape[1]).repeat_interleave(self.head_dim**2, dim=1)
-        return long_conv(kv.flatten(start_dim=2), k).view_as(kv) + self.D[:, None, None] * kv
+        products = _heads_last(kv)
+        k = self.diagonal(kv.shape[1]).repeat(1, self.head_dim**2)
+        y = long_conv(products.flatten(start_dim=2), k).view(products.shape)
+        return _heads_first(y + self.D * products)
+
+
+def _heads_first(x: Float[Tensor, "batch time d_key d_value head"]) -> Products:
+    return x.permute(0, 1, 4, 2, 3)
+
+
+def _heads_last(x: Products) -> Float[Tensor, "batch time d_key d_value head"]:
+    return x.permute(0, 1, 3, 4, 2)
 
 
 class ShiftSSM(nn.Module):
