@@ -70,10 +70,12 @@ def patch(model: nn.Module, edits: Mapping[str, Edit]) -> Iterator[None]:
     wrong = [name for name in edits if name not in known]
     if wrong:
         raise InvalidInput(f"no site {name!r}{nearest(name, known)}" for name in wrong)
+    added: list[Site] = []
     try:
         for name, edit in edits.items():
             known[name].edits.append(edit)
+            added.append(known[name])
         yield
     finally:
-        for name, edit in edits.items():
-            known[name].edits[:] = [other for other in known[name].edits if other is not edit]
+        for site in added:
+            site.edits.pop()  # patches are left in the order opposite to their coming: the last edit is this one's

@@ -98,8 +98,17 @@ def test_patches_nest_and_the_inner_one_acts_last(tokens):
 def test_the_same_edit_may_be_at_two_places_and_twice_at_one(tokens):
     model = model_of()
     one = edits.add(torch.ones(()))
-    with patch(model, {"embed_out": one}), patch(model, {"blocks.0.block_in": one}):
-        model(tokens)
+
+    def embedded():
+        with record(model, ["embed_out"]) as seen:
+            model(tokens)
+        return seen["embed_out"]
+
+    plain = embedded()
+    with patch(model, {"embed_out": one, "blocks.0.block_in": one}):
+        with patch(model, {"embed_out": one}):
+            assert torch.allclose(embedded(), plain + 2)
+        assert torch.allclose(embedded(), plain + 1), "the outer patch is still there"
     assert not any(site.used for site in sites(model).values())
 
 
