@@ -9,7 +9,7 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
-from types import NoneType, UnionType
+from types import MappingProxyType, NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
@@ -71,8 +71,16 @@ def _read(factory: Any, given: tuple[str, ...]) -> Mapping[str, Option]:
     }
 
 
-def checked(factory: Callable[..., Any], options: Mapping[str, Any], given: tuple[str, ...] = ()) -> dict[str, Any]:
-    """The options as the constructor wants them, or InvalidInput with every wrong field."""
+def checked(
+    factory: Callable[..., Any],
+    options: Mapping[str, Any],
+    given: tuple[str, ...] = (),
+    values_given: Mapping[str, Any] = MappingProxyType({}),
+) -> dict[str, Any]:
+    """The options as the constructor wants them, or InvalidInput with every wrong field.
+
+    `given` are the parameters that its caller gives; where their values are known, constraints may speak of them.
+    """
     known = options_of(factory, given)
     problems, wrong = [], set()
     values = {name: option.default for name, option in known.items() if option.default is not REQUIRED}
@@ -89,8 +97,9 @@ def checked(factory: Callable[..., Any], options: Mapping[str, Any], given: tupl
     problems += [f"option {name!r} is missing; it must be {known[name].allowed}" for name in sorted(missing)]
     for constraint in getattr(factory, "constraints", ()):
         fields = inspect.signature(constraint).parameters.keys()
-        if fields <= values.keys() - wrong:
-            complaint = constraint(**{name: values[name] for name in fields})
+        sound = {**values_given, **{name: value for name, value in values.items() if name not in wrong}}
+        if fields <= sound.keys():
+            complaint = constraint(**{name: sound[name] for name in fields})
             problems += [complaint] if complaint else []
     if problems:
         raise InvalidInput(problems)

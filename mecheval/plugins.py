@@ -13,12 +13,12 @@ from typing import Any, cast
 
 from mecheval.errors import InvalidInput
 from mecheval.models.named import architectures, mixers
-from mecheval.options import checked
 from mecheval.registry import Registry
 from mecheval.spec import Spec, digest
 from mecheval.tasks import tasks
 from mecheval.tasks.task import Task
 
+CHECKED_WIDTH = 16  # channels of a mixer that is examined
 Decorator = Callable[[type[Any]], type[Any]]
 
 
@@ -76,21 +76,17 @@ def check_named(text: str) -> None:
 
         check_task(build_task(text))
         return
+    options = mixers.check(spec, cls, d_model=CHECKED_WIDTH)
     from mecheval.models.check import check_mixer
 
-    factory = mixers.get(spec.name) if cls is None else cls
-    try:
-        options = checked(factory, spec.options, mixers.given)
-    except InvalidInput as error:
-        raise error.within(spec.name) from error
-    check_mixer(factory, **options)
+    check_mixer(cls or mixers.get(spec.name), CHECKED_WIDTH, **options)
 
 
 def _build(registry: Registry, text: str, **given: Any) -> Any:
     if ".py:" not in text:
         return registry.build(text, **given)
     cls, spec = _class_in_file(text)
-    return registry.build_class(cls, spec, **given)
+    return registry.build(spec, cls, **given)
 
 
 def _class_in_file(text: str) -> tuple[type[Any], Spec]:

@@ -38,13 +38,17 @@ class Registry:
         self.kind = kind
         self.given = given
         self._targets: dict[str, Target] = {}
+        self._declared: dict[str, Factory] = {}
         self._presets: dict[str, tuple[Spec, str]] = {}
         self._entry_points_read = False
 
-    def add(self, name: str, target: Target) -> None:
+    def add(self, name: str, target: Target, options: Factory | None = None) -> None:
+        """`options` has the keywords of a target that should not be imported to know them."""
         if name in self._targets or name in self._presets:
             raise InvalidInput(f"name={name!r} is taken: there is a {self.kind} of that name already")
         self._targets[name] = target
+        if options is not None:
+            self._declared[name] = options
 
     def add_preset(self, name: str, spec: Spec, summary: str) -> None:
         self._presets[name] = (spec, summary)
@@ -61,14 +65,16 @@ class Registry:
         return [*self._targets, *self._presets]
 
     def get(self, name: str) -> Factory:
-        if name not in self.names():
-            raise InvalidInput(f"no {self.kind} named {name!r}{nearest(name, self.names())}")
-        if name in self._presets:
-            return self.get(self._presets[name][0].name)
+        name = self._definition(name)
         target = self._targets[name]
         if isinstance(target, str):
             target = self._targets[name] = _imported(self.kind, name, target)
         return target
+
+    def options(self, name: str) -> Factory:
+        """What has the keywords and the summary of a name: the thing itself, unless they are declared apart."""
+        name = self._definition(name)
+        return self._declared.get(name) or self.get(name)
 
     def expand(self, spec: Spec) -> Spec:
         """A preset written out; the options given with it win."""
@@ -77,21 +83,26 @@ class Registry:
         preset = self._presets[spec.name][0]
         return Spec(preset.name, {**preset.options, **spec.options})
 
-    def build(self, spec: str | Spec, **given: Any) -> Any:
-        """The thing itself. Every wrong field is reported at once, before anything is built."""
-        spec = Spec.parse(spec) if isinstance(spec, str) else spec
-        return self.build_class(self.get(spec.name), self.expand(spec), spec.name, **given)
-
-    def build_class(self, cls: Factory, spec: Spec, name: str = "", **given: Any) -> Any:
+    def check(self, spec: Spec, cls: Factory | None = None, **given: Any) -> dict[str, Any]:
+        """All options of a name, or of a class without one; InvalidInput names every wrong field. Nothing is built."""
         try:
-            return cls(**given, **checked(cls, spec.options, self.given))
+            return checked(cls or self.options(spec.name), self.expand(spec).options, self.given, given)
         except InvalidInput as error:
-            raise error.within(name or spec.name) from error
+            raise error.within(spec.name) from error
+
+    def build(self, spec: str | Spec, cls: Factory | None = None, **given: Any) -> Any:
+        """The thing itself."""
+        spec = Spec.parse(spec) if isinstance(spec, str) else spec
+        options = self.check(spec, cls, **given)
+        try:
+            return (cls or self.get(spec.name))(**given, **options)
+        except InvalidInput as error:
+            raise error.within(spec.name) from error
         except ValueError as error:  # a stranger's constructor says no in its own words
-            raise InvalidInput(f"{name or spec.name}: {spec} is refused: {error}") from error
+            raise InvalidInput(f"{spec.name}: {spec} is refused: {error}") from error
 
     def describe(self, name: str) -> Entry:
-        cls = self.get(name)
+        cls = self.options(name)
         options = options_of(cls, self.given)
         if name not in self._presets:
             return Entry(name, summary_of(cls), tuple(options.values()))
@@ -100,6 +111,11 @@ class Registry:
             Option(o.name, o.annotation, spec.options.get(o.name, o.default), o.summary) for o in options.values()
         ]
         return Entry(name, f"{summary} ({spec})", tuple(preset), preset_of=spec.name)
+
+    def _definition(self, name: str) -> str:
+        if name not in self.names():
+            raise InvalidInput(f"no {self.kind} named {name!r}{nearest(name, self.names())}")
+        return self._presets[name][0].name if name in self._presets else name
 
 
 def summary_of(thing: Callable[..., Any]) -> str:

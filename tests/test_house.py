@@ -13,6 +13,8 @@ import pytest
 
 from mecheval.cli import app
 from mecheval.models.named import architectures, mixers
+from mecheval.options import options_of
+from mecheval.registry import summary_of
 from mecheval.tasks import tasks
 
 ROOT = Path(__file__).parents[1]
@@ -112,6 +114,7 @@ def test_help_list_and_refusals_take_a_fraction_of_importing_torch():
         ["--help"],
         ["sample", "--help"],
         ["list", "tasks"],
+        ["list", "mixers"],
         ["sample", "recal"],
         ["sample", "recall:pairs=0"],
     ):
@@ -119,7 +122,14 @@ def test_help_list_and_refusals_take_a_fraction_of_importing_torch():
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--help"], ["list", "tasks"], ["list", "architectures", "--json"], ["sample", "recall:pairs=0"]]
+    "arguments",
+    [
+        ["--help"],
+        ["list", "tasks"],
+        ["list", "architectures"],
+        ["list", "mixers", "--json"],
+        ["sample", "recall:pairs=0"],
+    ],
 )
 def test_torch_and_numba_are_not_imported_to_answer(arguments):
     code = f"import sys, mecheval.cli\nmecheval.cli.main({arguments})\nprint({{'torch', 'numba'}} & sys.modules.keys())"
@@ -146,6 +156,12 @@ def test_everything_that_can_be_named_is_documented(entry):
     for option in entry.options:
         assert option.summary, option.name
         assert f"| `{option.name}` |" in reference
+
+
+@pytest.mark.parametrize("name", mixers.names())
+def test_a_mixers_declared_options_are_its_constructors(name):
+    assert options_of(mixers.options(name)) == options_of(mixers.get(name), mixers.given)
+    assert summary_of(mixers.options(name)) == summary_of(mixers.get(name))
 
 
 def test_every_public_name_is_importable_and_documented():

@@ -8,11 +8,24 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from mecheval.models.choices import Backend, Kernel
+from mecheval.models.choices import (
+    ChannelState,
+    DeltaBackend,
+    Expand,
+    FeatureDim,
+    FilterOrder,
+    HeadDim,
+    Heads,
+    Kernel,
+    MaybeTaps,
+    ScanBackend,
+    ShortTaps,
+    Skip,
+    SSMState,
+)
 from mecheval.spec import Spec
 
 Positions = Annotated[bool, Field(description="learned absolute positions added to the embedding")]
-Heads = Annotated[int, Field(ge=1, description="heads")]
 
 
 @dataclass(frozen=True)
@@ -36,7 +49,7 @@ def attention(*, heads: Heads = 1, positions: Positions = True) -> Architecture:
 
 def base_conv(
     *,
-    kernel: Annotated[Kernel, Field(description="taps of every other layer's convolution")] = 3,
+    kernel: Kernel = 3,
     positions: Positions = False,
 ) -> Architecture:
     """BaseConv: gated convolutions, short and implicitly long by turns."""
@@ -47,8 +60,8 @@ def base_conv(
 
 def based(
     *,
-    kernel: Annotated[Kernel, Field(description="taps of the convolution layers, or long")] = 3,
-    feature_dim: Annotated[int, Field(ge=1, le=256, description="width of queries and keys in each head")] = 8,
+    kernel: Kernel = 3,
+    feature_dim: FeatureDim = 8,
     heads: Heads = 1,
     positions: Positions = False,
 ) -> Architecture:
@@ -60,17 +73,19 @@ def based(
 def delta_net(
     *,
     heads: Heads = 1,
-    d_conv: Annotated[int, Field(ge=0, le=16, description="taps of the short convolutions; 0: none")] = 4,
+    d_conv: MaybeTaps = 4,
+    backend: DeltaBackend = "auto",
     positions: Positions = False,
 ) -> Architecture:
     """DeltaNet: a memory written by the delta rule."""
-    return Architecture((Spec("delta_net", {"heads": heads, "d_conv": d_conv}),), positions=positions)
+    options = {"heads": heads, "d_conv": d_conv, "backend": backend}
+    return Architecture((Spec("delta_net", options),), positions=positions)
 
 
 def h3(
     *,
-    d_state: Annotated[int, Field(ge=2, le=2**16, multiple_of=2, description="state of each SSM")] = 1024,
-    head_dim: Annotated[int, Field(ge=1, description="channels in a head")] = 2,
+    d_state: SSMState = 1024,
+    head_dim: HeadDim = 2,
     positions: Positions = False,
 ) -> Architecture:
     """H3: a shift SSM and a diagonal SSM with multiplications between them."""
@@ -79,9 +94,9 @@ def h3(
 
 def hyena(
     *,
-    filter_order: Annotated[int, Field(ge=1, le=4096, description="width of the filter's MLP")] = 64,
-    short: Annotated[int, Field(ge=1, le=64, description="taps of the short convolution")] = 3,
-    skip: Annotated[bool, Field(description="a trained multiple of its input added to the convolution")] = False,
+    filter_order: FilterOrder = 64,
+    short: ShortTaps = 3,
+    skip: Skip = False,
     positions: Positions = False,
 ) -> Architecture:
     """Hyena: gates around an implicit long convolution."""
@@ -92,10 +107,10 @@ def hyena(
 
 def mamba(
     *,
-    d_state: Annotated[int, Field(ge=1, le=1024, description="state of each channel")] = 16,
-    expand: Annotated[int, Field(ge=1, le=16, description="channels, as a multiple of d_model")] = 2,
-    d_conv: Annotated[int, Field(ge=0, le=16, description="taps of the short convolution; 0: none")] = 4,
-    backend: Annotated[Backend, Field(description="who computes the scan")] = "auto",
+    d_state: ChannelState = 16,
+    expand: Expand = 2,
+    d_conv: MaybeTaps = 4,
+    backend: ScanBackend = "auto",
     positions: Positions = False,
 ) -> Architecture:
     """Mamba: selective state space models behind short convolutions, without MLPs."""

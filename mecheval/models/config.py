@@ -24,7 +24,8 @@ class ModelConfig:
 
     def __post_init__(self) -> None:
         checked(type(self), vars(self))
-        build_architecture(self.architecture)
+        for mixer in build_architecture(self.architecture).pattern:
+            mixers.check(mixer, d_model=self.d_model, max_len=self.max_len)
 
 
 def build_architecture(text: str | Spec) -> Architecture:

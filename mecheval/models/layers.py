@@ -4,7 +4,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from mecheval.errors import InvalidInput
 from mecheval.models.ops.filters import position_features
 from mecheval.models.ops.short_conv import short_conv
 
@@ -34,11 +33,6 @@ class ImplicitFilter(nn.Module):
 
 def split_heads(x: Float[Tensor, "batch time channel"], heads: int) -> Float[Tensor, "batch time head d_head"]:
     return x.view(*x.shape[:-1], heads, -1)
-
-
-def check_heads(heads: int, d_model: int) -> None:
-    if d_model % heads:
-        raise InvalidInput(f"heads={heads} must divide d_model={d_model}")
 
 
 def l2_normalised(x: Tensor) -> Tensor:

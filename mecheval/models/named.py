@@ -1,5 +1,6 @@
 """The mixers and architectures that can be named."""
 
+from mecheval.models import choices
 from mecheval.registry import Registry
 
 mixers = Registry("mixer", given=("d_model", "max_len"))
@@ -12,7 +13,7 @@ for name, target in {
     "linear_attention": "linear_attention:LinearAttention",
     "mamba": "mamba:Mamba",
 }.items():
-    mixers.add(name, f"mecheval.models.mixers.{target}")
+    mixers.add(name, f"mecheval.models.mixers.{target}", options=getattr(choices, target.partition(":")[2]))
 
 architectures = Registry("architecture")
 for name in ("attention", "base_conv", "based", "delta_net", "h3", "hyena", "mamba"):

@@ -1,15 +1,14 @@
 """Causal softmax attention (Vaswani et al. 2017): o_t = Σ_{s≤t} softmax_s(q_t·k_s / √d_head) v_s."""
 
 import math
-from typing import Annotated
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
-from pydantic import Field
 from torch import Tensor, nn
 
-from mecheval.models.layers import check_heads, split_heads
+from mecheval.models.choices import Heads, heads_divide, refuse
+from mecheval.models.layers import split_heads
 from mecheval.models.site import Site
 
 Stream = Float[Tensor, "batch time d_model"]
@@ -18,11 +17,9 @@ Stream = Float[Tensor, "batch time d_model"]
 class Attention(nn.Module):
     """Causal softmax attention."""
 
-    def __init__(
-        self, d_model: int, max_len: int, *, heads: Annotated[int, Field(ge=1, description="attention heads")] = 1
-    ) -> None:
+    def __init__(self, d_model: int, max_len: int, *, heads: Heads = 1) -> None:
         super().__init__()
-        check_heads(heads, d_model)
+        refuse(heads_divide(heads, d_model))
         self.heads = heads
         self.qkv_proj = nn.Linear(d_model, 3 * d_model, bias=False)
         self.out_proj = nn.Linear(d_model, d_model)

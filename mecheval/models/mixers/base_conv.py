@@ -3,10 +3,7 @@
 The residual is its own, besides the block's. The long convolution adds its input: k * x + x.
 """
 
-from typing import Annotated
-
 from jaxtyping import Float
-from pydantic import Field
 from torch import Tensor, nn
 
 from mecheval.models.choices import Kernel
@@ -20,13 +17,7 @@ Stream = Float[Tensor, "batch time d_model"]
 class BaseConv(nn.Module):
     """A gated convolution, short or implicitly long."""
 
-    def __init__(
-        self,
-        d_model: int,
-        max_len: int,
-        *,
-        kernel: Annotated[Kernel, Field(description="taps of the convolution, or long for an implicit one")] = 3,
-    ) -> None:
+    def __init__(self, d_model: int, max_len: int, *, kernel: Kernel = 3) -> None:
         super().__init__()
         self.filter = ImplicitFilter(d_model, max_len) if kernel == "long" else None
         self.conv = None if kernel == "long" else ShortConv(d_model, int(kernel))

@@ -4,14 +4,12 @@ q, k, v = silu(conv(W x));  q, k normalised, q / √d_head;  β = sigmoid(W x)
 S_t = S_{t−1} + β_t k_t (v_t − k_tᵀ S_{t−1})ᵀ;  o_t = rms_norm(S_tᵀ q_t)
 """
 
-from typing import Annotated
-
 import torch.nn.functional as F
 from jaxtyping import Float
-from pydantic import Field
 from torch import Tensor, nn
 
-from mecheval.models.layers import ShortConv, check_heads, l2_normalised, split_heads
+from mecheval.models.choices import DeltaBackend, Heads, MaybeTaps, heads_divide, refuse
+from mecheval.models.layers import ShortConv, l2_normalised, split_heads
 from mecheval.models.ops.delta_rule import delta_rule, delta_states, read_states
 from mecheval.models.site import Site
 
@@ -22,16 +20,11 @@ class DeltaNet(nn.Module):
     """A recurrent memory written by the delta rule."""
 
     def __init__(
-        self,
-        d_model: int,
-        max_len: int,
-        *,
-        heads: Annotated[int, Field(ge=1, description="heads")] = 1,
-        d_conv: Annotated[int, Field(ge=0, le=16, description="taps of the short convolutions; 0: none")] = 4,
+        self, d_model: int, max_len: int, *, heads: Heads = 1, d_conv: MaybeTaps = 4, backend: DeltaBackend = "auto"
     ) -> None:
         super().__init__()
-        check_heads(heads, d_model)
-        self.heads = heads
+        refuse(heads_divide(heads, d_model))
+        self.heads, self.backend = heads, backend
         self.q_proj = nn.Linear(d_model, d_model, bias=False)
         self.k_proj = nn.Linear(d_model, d_model, bias=False)
         self.v_proj = nn.Linear(d_model, d_model, bias=False)
@@ -67,7 +60,7 @@ class DeltaNet(nn.Module):
     def _remembered(self, q: Tensor, k: Tensor, v: Tensor, beta: Tensor) -> Tensor:
         if self.state.used:
             return read_states(q, self.state(delta_states(k, v, beta)))
-        return delta_rule(q, k, v, beta)
+        return delta_rule(q, k, v, beta, backend=self.backend)
 
 
 def _conv(d_model: int, width: int) -> nn.Module:

@@ -4,14 +4,12 @@ k ← shift_ssm(k) + D_k ∘ k;   kv = k ⊗ v within heads;   y = q · (diagona
 """
 
 import math
-from typing import Annotated
 
 import torch
 from jaxtyping import Float
-from pydantic import Field
 from torch import Tensor, nn
 
-from mecheval.errors import InvalidInput
+from mecheval.models.choices import HeadDim, SSMState, head_dim_divides, refuse
 from mecheval.models.ops.filters import diagonal_filter, shift_filter
 from mecheval.models.ops.long_conv import long_conv
 from mecheval.models.site import Site
@@ -23,17 +21,9 @@ Products = Float[Tensor, "batch time head d_key d_value"]
 class H3(nn.Module):
     """Two state space models with multiplications between them."""
 
-    def __init__(
-        self,
-        d_model: int,
-        max_len: int,
-        *,
-        d_state: Annotated[int, Field(ge=2, le=2**16, multiple_of=2, description="state of each SSM")] = 1024,
-        head_dim: Annotated[int, Field(ge=1, description="channels in a head")] = 2,
-    ) -> None:
+    def __init__(self, d_model: int, max_len: int, *, d_state: SSMState = 1024, head_dim: HeadDim = 2) -> None:
         super().__init__()
-        if d_model % head_dim:
-            raise InvalidInput(f"head_dim={head_dim} must divide d_model={d_model}")
+        refuse(head_dim_divides(head_dim, d_model))
         self.head_dim = head_dim
         self.q_proj = nn.Linear(d_model, d_model)
         self.k_proj = nn.Linear(d_model, d_model)

@@ -4,13 +4,11 @@ x₁, x₂, v = short_conv(W x);   y = W' (x₂ ∘ (h * (x₁ ∘ v)))
 h_i = sine_mlp(t_i, cos ωi, −sin ωi) · exp(−t_i |δ|)
 """
 
-from typing import Annotated
-
 import torch
 from jaxtyping import Float
-from pydantic import Field
 from torch import Tensor, nn
 
+from mecheval.models.choices import FilterOrder, ShortTaps, Skip
 from mecheval.models.layers import ShortConv
 from mecheval.models.ops.filters import decay_rates, position_features
 from mecheval.models.ops.long_conv import long_conv
@@ -23,13 +21,7 @@ class Hyena(nn.Module):
     """Gated implicit long convolution."""
 
     def __init__(
-        self,
-        d_model: int,
-        max_len: int,
-        *,
-        filter_order: Annotated[int, Field(ge=1, le=4096, description="width of the filter's MLP")] = 64,
-        short: Annotated[int, Field(ge=1, le=64, description="taps of the short convolution")] = 3,
-        skip: Annotated[bool, Field(description="a trained multiple of its input added to the convolution")] = False,
+        self, d_model: int, max_len: int, *, filter_order: FilterOrder = 64, short: ShortTaps = 3, skip: Skip = False
     ) -> None:
         super().__init__()
         self.in_proj = nn.Linear(d_model, 3 * d_model)

@@ -1,13 +1,11 @@
 """Linear attention of Based (Arora et al. 2024b): the exponential replaced by its 2nd-order Taylor series."""
 
-from typing import Annotated
-
 import torch
 from jaxtyping import Float
-from pydantic import Field
 from torch import Tensor, nn
 
-from mecheval.models.layers import check_heads, split_heads
+from mecheval.models.choices import FeatureDim, Heads, heads_divide, refuse
+from mecheval.models.layers import split_heads
 from mecheval.models.ops.linear_attention import mixing_weights
 from mecheval.models.site import Site
 
@@ -17,16 +15,9 @@ Stream = Float[Tensor, "batch time d_model"]
 class LinearAttention(nn.Module):
     """Normalised linear attention with the 2nd-order Taylor feature map."""
 
-    def __init__(
-        self,
-        d_model: int,
-        max_len: int,
-        *,
-        feature_dim: Annotated[int, Field(ge=1, le=256, description="width of queries and keys in each head")] = 8,
-        heads: Annotated[int, Field(ge=1, description="heads")] = 1,
-    ) -> None:
+    def __init__(self, d_model: int, max_len: int, *, feature_dim: FeatureDim = 8, heads: Heads = 1) -> None:
         super().__init__()
-        check_heads(heads, d_model)
+        refuse(heads_divide(heads, d_model))
         self.heads = heads
         self.q_proj = nn.Linear(d_model, heads * feature_dim, bias=False)
         self.k_proj = nn.Linear(d_model, heads * feature_dim, bias=False)

@@ -5,15 +5,13 @@ h_t = exp(dt_t A) ∘ h_{t−1} + dt_t B_t x_t;   y_t = C_t · h_t + D ∘ x_t; 
 """
 
 import math
-from typing import Annotated
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
-from pydantic import Field
 from torch import Tensor, nn
 
-from mecheval.models.choices import Backend
+from mecheval.models.choices import ChannelState, Expand, MaybeTaps, ScanBackend
 from mecheval.models.layers import ShortConv
 from mecheval.models.ops.selective_scan import read_states, selective_scan, selective_states
 from mecheval.models.site import Site
@@ -29,10 +27,10 @@ class Mamba(nn.Module):
         d_model: int,
         max_len: int,
         *,
-        d_state: Annotated[int, Field(ge=1, le=1024, description="state of each channel")] = 16,
-        expand: Annotated[int, Field(ge=1, le=16, description="channels, as a multiple of d_model")] = 2,
-        d_conv: Annotated[int, Field(ge=0, le=16, description="taps of the short convolution; 0: none")] = 4,
-        backend: Annotated[Backend, Field(description="who computes the scan")] = "auto",
+        d_state: ChannelState = 16,
+        expand: Expand = 2,
+        d_conv: MaybeTaps = 4,
+        backend: ScanBackend = "auto",
     ) -> None:
         super().__init__()
         d_inner, dt_rank = expand * d_model, math.ceil(d_model / 16)

@@ -10,6 +10,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from mecheval.errors import InvalidInput
+from mecheval.models.choices import DeltaBackend, backend_is_installed, refuse
+
 Keys = Float[Tensor, "batch time head d_key"]
 Values = Float[Tensor, "batch time head d_value"]
 Rates = Float[Tensor, "batch time head"]
@@ -18,7 +21,23 @@ States = Float[Tensor, "batch time head d_key d_value"]
 CHUNK = 64  # tokens; chunks are of equal length, and as near to this as they can
 
 
-def delta_rule(q: Keys, k: Keys, v: Values, beta: Rates) -> Values:
+def delta_rule(q: Keys, k: Keys, v: Values, beta: Rates, backend: DeltaBackend = "auto") -> Values:
+    """The outputs o, by the WY form here or by fla's kernels (CUDA only); "auto" is "torch"."""
+    if backend in ("auto", "torch"):
+        return _by_chunks(q, k, v, beta)
+    if backend == "fla":
+        refuse(backend_is_installed(backend))
+        from fla.ops.delta_rule import (  # type: ignore[import-not-found]
+            chunk_delta_rule,
+            fused_recurrent_delta_rule,
+        )
+
+        rule = fused_recurrent_delta_rule if q.dtype == torch.float32 else chunk_delta_rule  # which refuses float32
+        return rule(q, k, v, beta, scale=1.0)[0]
+    raise InvalidInput(f"backend={backend!r} must be auto, torch or fla")
+
+
+def _by_chunks(q: Keys, k: Keys, v: Values, beta: Rates) -> Values:
     chunks = max(round(k.shape[1] / CHUNK), 1)
     streams = [x.transpose(1, 2).tensor_split(chunks, dim=2) for x in (q, k, v, beta[..., None])]  # batch head time d
     S, outputs = None, []

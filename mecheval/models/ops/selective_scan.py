@@ -9,8 +9,7 @@ Gu and Dao (2024), §3 and algorithm 2, with the state-spaces/mamba discretisati
     h   the state, 0 before the first token
 """
 
-from collections.abc import Callable
-from typing import Any, get_args
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -18,7 +17,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from mecheval.errors import InvalidInput
-from mecheval.models.choices import Backend
+from mecheval.models.choices import ScanBackend, backend_is_installed, refuse
 
 
 def selective_scan(
@@ -28,7 +27,7 @@ def selective_scan(
     B: Float[Tensor, "batch time d_state"],
     C: Float[Tensor, "batch time d_state"],
     D: Float[Tensor, " d_inner"],
-    backend: Backend = "auto",
+    backend: ScanBackend = "auto",
 ) -> Float[Tensor, "batch time d_inner"]:
     """The outputs y. "auto" is "numba" for float32 and float64 on the CPU, "torch" for everything else."""
     inputs = (x, dt, A, B, C, D)
@@ -42,9 +41,12 @@ def selective_scan(
         # contiguous: numba would compile a slower kernel for every other layout
         return _CompiledScan.apply(*(tensor.contiguous() for tensor in inputs))  # type: ignore[no-untyped-call]
     if backend == "mamba_ssm":
+        refuse(backend_is_installed(backend))
+        from mamba_ssm.ops.selective_scan_interface import selective_scan_fn  # type: ignore[import-not-found]
+
         x, dt, B, C = (tensor.transpose(1, 2) for tensor in (x, dt, B, C))  # time is last there
-        return _mamba_ssm_scan()(x, dt, A, B, C, D).transpose(1, 2)
-    raise InvalidInput(f"backend={backend!r} must be one of {', '.join(get_args(Backend))}")
+        return selective_scan_fn(x, dt, A, B, C, D).transpose(1, 2)
+    raise InvalidInput(f"backend={backend!r} must be auto, torch, numba or mamba_ssm")
 
 
 def selective_scan_ref(
@@ -118,12 +120,3 @@ def _not_compiled(*inputs: Tensor) -> str:
     """What keeps these from the kernels, if anything does."""
     kinds = {f"{tensor.dtype} on {tensor.device}".removeprefix("torch.") for tensor in inputs}
     return "" if kinds in ({"float32 on cpu"}, {"float64 on cpu"}) else ", ".join(sorted(kinds))
-
-
-def _mamba_ssm_scan() -> Callable[..., Tensor]:
-    try:
-        from mamba_ssm.ops.selective_scan_interface import selective_scan_fn  # type: ignore[import-not-found]
-    except ImportError as error:
-        others = ", ".join(name for name in get_args(Backend) if name != "mamba_ssm")
-        raise InvalidInput(f"backend='mamba_ssm' needs the package mamba_ssm ({error}); without: {others}") from error
-    return selective_scan_fn

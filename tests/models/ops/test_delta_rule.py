@@ -1,12 +1,17 @@
 """The delta rule in chunks against its recurrence, and what a memory written by it must do."""
 
+import inspect
+import sys
+from importlib.machinery import ModuleSpec
 from itertools import product
+from types import ModuleType
 
 import pytest
 import torch
 import torch.nn.functional as F
 from torch.autograd import gradcheck, gradgradcheck
 
+from mecheval.errors import InvalidInput
 from mecheval.models.ops import delta_rule as module
 from mecheval.models.ops.delta_rule import CHUNK, delta_rule, delta_rule_ref, delta_states, read_states
 
@@ -128,3 +133,38 @@ def test_a_key_written_again_holds_only_the_new_value(rule):
 def test_a_memory_that_is_never_written_is_empty():
     q, k, v, beta = drawn(2, CHUNK + 9, 2, 4, 3)
     assert (delta_rule(q, k, v, torch.zeros_like(beta)) == 0).all()
+
+
+def test_fla_is_called_with_queries_scaled_already(monkeypatch):
+    def fused_recurrent_delta_rule(q, k, v, beta, scale):
+        return scale * delta_rule_ref(q, k, v, beta), None
+
+    package = ModuleType("fla.ops.delta_rule")
+    package.__spec__ = ModuleSpec("fla", loader=None)
+    package.fused_recurrent_delta_rule = package.chunk_delta_rule = fused_recurrent_delta_rule
+    for name in ("fla", "fla.ops", package.__name__):
+        monkeypatch.setitem(sys.modules, name, package)
+    generator = torch.Generator().manual_seed(0)
+    q, k, v = (torch.randn(2, 5, 3, 4, generator=generator) for _ in "qkv")
+    beta = torch.rand(2, 5, 3, generator=generator)
+    assert torch.equal(delta_rule(q, k, v, beta, backend="fla"), delta_rule_ref(q, k, v, beta))
+
+
+def test_fla_agrees_with_the_equation():
+    pytest.importorskip("fla", reason="flash-linear-attention is not installed")
+    if not torch.cuda.is_available():
+        pytest.skip("the kernels of fla need CUDA")
+    q, k, v = (torch.nn.functional.normalize(torch.randn(2, 33, 2, 64), dim=-1).cuda() for _ in "qkv")
+    beta = torch.rand(2, 33, 2).cuda()
+    found, exact = delta_rule(q, k, v, beta, backend="fla"), delta_rule_ref(q, k, v, beta)
+    assert (found - exact).abs().max() <= 1e-4 * exact.abs().max()
+
+
+def test_a_backend_that_is_not_there_is_refused_in_one_line(monkeypatch):
+    rule = inspect.unwrap(delta_rule)  # the checks of the test run would be first to object
+    x, beta = torch.ones(1, 2, 1, 3), torch.ones(1, 2, 1)
+    with pytest.raises(InvalidInput, match=r"^backend='numba' must be auto, torch or fla$"):
+        rule(x, x, x, beta, backend="numba")
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(InvalidInput, match=r"^backend=fla needs the package fla, which is not installed"):
+        rule(x, x, x, beta, backend="fla")
