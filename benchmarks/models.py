@@ -28,7 +28,7 @@ FLOORS = {"attention": 10, "mamba": 30}
 BATCH = 32
 
 
-def attention_ref(q: Any, k: Any, v: Any) -> Any:
+def attention_ref(q: Any, k: Any, v: Any, seen: None = None) -> Any:
     return torch.einsum("bhts,bshd->bthd", attention_weights(q, k), v)
 
 
@@ -37,7 +37,7 @@ PLAIN = {
     "mecheval.models.layers": {"short_conv": short_conv_ref},
     "mecheval.models.mixers.attention": {"_attention": attention_ref},
     "mecheval.models.mixers.base_conv": {"long_conv": long_conv_ref},
-    "mecheval.models.mixers.delta_net": {"delta_rule": delta_rule_ref},
+    "mecheval.models.mixers.delta_net": {"delta_rule": lambda q, k, v, beta, backend: delta_rule_ref(q, k, v, beta)},
     "mecheval.models.mixers.h3": {"long_conv": long_conv_ref},
     "mecheval.models.mixers.hyena": {"long_conv": long_conv_ref},
     "mecheval.models.mixers.mamba": {

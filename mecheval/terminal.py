@@ -98,7 +98,7 @@ def costs(facts: "ModelFacts") -> Table:
     for length, size in facts.state_bytes.items():
         table.add_row(f"state after {length} tokens", f"{size:,} bytes in float32")
     for length, flops in facts.flops_per_token.items():
-        table.add_row(f"operations a token, {length} tokens", f"{flops:,} (matrix products, without the head)")
+        table.add_row(f"operations a token, {length} tokens", f"{flops:,} (without the head)")
     return table
 
 

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from mecheval.errors import CheckFailed
 from mecheval.models.edits import add
+from mecheval.models.layers import gathered
 from mecheval.models.site import patch, record, sites
 
 BATCH, CUTS, TOLERANCE = 3, 20, 1e-9
@@ -109,6 +110,18 @@ def _has_living_sites(mixer: nn.Module, x: Stream) -> Findings:
                 yield f"site {name} is dead: editing it changes nothing"
 
 
+def _reads_as_it_writes(mixer: nn.Module, x: Stream) -> Findings:
+    """`read` is optional: the output at some positions, for less than the output everywhere."""
+    read = getattr(mixer, "read", None)
+    if read is None:
+        return
+    at = torch.stack([torch.randperm(x.shape[1])[:5] for _ in x])
+    exact = gathered(mixer(x), at)
+    found = read(x, at)
+    if not isinstance(found, Tensor) or found.shape != exact.shape or _differ(found, exact):
+        yield "read(x, at) must return what forward returns at those positions"
+
+
 CHECKS: tuple[Callable[[nn.Module, Tensor], Findings], ...] = (
     _keeps_its_shape,
     _repeats_itself,
@@ -117,6 +130,7 @@ CHECKS: tuple[Callable[[nn.Module, Tensor], Findings], ...] = (
     _has_no_gradient_to_the_future,
     _has_finite_gradients,
     _has_living_sites,
+    _reads_as_it_writes,
 )
 
 

@@ -1,7 +1,7 @@
 """The backbone: embedding, pre-norm blocks of mixer and MLP, final norm, a head tied to the embedding (paper §4.1).
 
 One forward pass serves training and intervention. A site always sees every position; where nobody looks behind the last
-mixer, only the positions that are read go on from there.
+mixer, only the positions that are read go on from there, and where nobody looks into it, only they come out of it.
 """
 
 import math
@@ -14,9 +14,10 @@ from torch import Tensor, nn
 from mecheval.errors import InvalidInput
 from mecheval.models.architecture import Architecture
 from mecheval.models.config import ModelConfig, build_architecture
+from mecheval.models.layers import Reads, gathered
 from mecheval.models.mlp import MLP
 from mecheval.models.named import mixers
-from mecheval.models.site import Site
+from mecheval.models.site import Site, sites
 
 Stream = Float[Tensor, "batch time d_model"]
 STANDARD = 0.02
@@ -39,9 +40,7 @@ class LanguageModel(nn.Module):
             self.norm = nn.LayerNorm(config.d_model)
             init_weights(self, architecture)
 
-    def forward(
-        self, tokens: Int[Tensor, "batch time"], at: Int[Tensor, "batch reads"] | None = None
-    ) -> Float[Tensor, "batch reads vocab"]:
+    def forward(self, tokens: Int[Tensor, "batch time"], at: Reads | None = None) -> Float[Tensor, "batch reads vocab"]:
         """Logits where they are read: at every position, or at the positions `at` of each row."""
         self._check(tokens)
         x = self.embedding(tokens)
@@ -90,17 +89,25 @@ class Block(nn.Module):
         behind = [self.block_out] + ([] if self.mlp is None else [self.mlp_in, self.mlp_out])
         return any(site.used for site in behind)
 
-    def forward(self, x: Stream, at: Int[Tensor, "batch reads"] | None = None) -> Float[Tensor, "batch reads d_model"]:
+    @property
+    def _reads_alone(self) -> bool:
+        """Whether the mixer can give its output at some positions alone, and nobody wants to see the others."""
+        return hasattr(self.mixer, "read") and not any(
+            site.used for site in (self.mixer_out, *sites(self.mixer).values())
+        )
+
+    def forward(self, x: Stream, at: Reads | None = None) -> Float[Tensor, "batch reads d_model"]:
         x = self.block_in(x)
-        x = x + self.mixer_out(self.mixer(self.mixer_in(self.norm1(x))))
-        x = x if at is None else gathered(x, at)
+        mixed = self.mixer_in(self.norm1(x))
+        if at is None:
+            x = x + self.mixer_out(self.mixer(mixed))
+        elif self._reads_alone:
+            x = gathered(x, at) + self.mixer.read(mixed, at)
+        else:
+            x = gathered(x + self.mixer_out(self.mixer(mixed)), at)
         if self.mlp is not None:
             x = x + self.mlp_out(self.mlp(self.mlp_in(self.norm2(x))))
         return self.block_out(x)
-
-
-def gathered(x: Stream, at: Int[Tensor, "batch reads"]) -> Float[Tensor, "batch reads d_model"]:
-    return x.gather(1, at[:, :, None].expand(-1, -1, x.shape[2]))
 
 
 @torch.no_grad()

@@ -1,11 +1,13 @@
 """Small layers that several mixers share."""
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from mecheval.models.ops.filters import position_features
 from mecheval.models.ops.short_conv import short_conv
+
+Reads = Int[Tensor, "batch reads"]  # positions of each row that are read
 
 
 class ShortConv(nn.Conv1d):
@@ -29,6 +31,10 @@ class ImplicitFilter(nn.Module):
     def forward(self, time: int) -> Float[Tensor, "time d_model"]:
         assert isinstance(self.features, Tensor)
         return self.mlp(self.features[:time])
+
+
+def gathered(x: Float[Tensor, "batch time channel"], at: Reads) -> Float[Tensor, "batch reads channel"]:
+    return x.gather(1, at[:, :, None].expand(-1, -1, x.shape[2]))
 
 
 def split_heads(x: Float[Tensor, "batch time channel"], heads: int) -> Float[Tensor, "batch time head d_head"]:

@@ -122,6 +122,11 @@ class DependsOnLength(Mean):
         return super().forward(x) * x.shape[1]
 
 
+class ReadsElsewhere(Mean):
+    def read(self, x, at):
+        return self.forward(x)[:, : at.shape[1]]
+
+
 class CannotBeBuilt(Mean):
     def __init__(self, d_model, max_len):
         raise RuntimeError("out of luck")
@@ -150,6 +155,7 @@ def test_a_strangers_honest_mixer_passes():
         (WrongWidth, "must return (batch, time, d_model)"),
         (OnlyLong, "AssertionError: too short for me"),
         (DependsOnLength, "must not depend on the length"),
+        (ReadsElsewhere, "read(x, at) must return what forward returns"),
         (CannotBeBuilt, "cannot be built: RuntimeError: out of luck"),
     ],
 )

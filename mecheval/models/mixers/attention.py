@@ -8,7 +8,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from mecheval.models.choices import Heads, heads_divide, refuse
-from mecheval.models.layers import split_heads
+from mecheval.models.layers import Reads, gathered, split_heads
 from mecheval.models.site import Site
 
 Stream = Float[Tensor, "batch time d_model"]
@@ -35,6 +35,14 @@ class Attention(nn.Module):
         o = self.head_out(self._weighed(q, k, v) if self.scores.used else _attention(q, k, v))
         return self.out_proj(o.flatten(start_dim=-2))
 
+    def read(self, x: Stream, at: Reads) -> Float[Tensor, "batch reads d_model"]:
+        """The output at some positions: their queries, everybody's keys and values."""
+        W_q, W_kv = self.qkv_proj.weight.tensor_split([x.shape[2]])
+        q = split_heads(F.linear(gathered(x, at), W_q), self.heads)
+        k, v = (split_heads(part, self.heads) for part in F.linear(x, W_kv).chunk(2, dim=-1))
+        past = torch.arange(x.shape[1], device=x.device) <= at[:, None, :, None]
+        return self.out_proj(_attention(q, k, v, past).flatten(start_dim=-2))
+
     def state_size(self, time: int) -> int:
         """How many numbers must be kept to go on after so many tokens."""
         return 2 * self.out_proj.in_features * time
@@ -44,9 +52,10 @@ class Attention(nn.Module):
         return torch.einsum("bhts,bshd->bthd", weights, v)
 
 
-def _attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+def _attention(q: Tensor, k: Tensor, v: Tensor, seen: Tensor | None = None) -> Tensor:
+    """Every query sees its past, unless it is said what it sees."""
     q, k, v = (x.transpose(1, 2) for x in (q, k, v))
-    return F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2)
+    return F.scaled_dot_product_attention(q, k, v, seen, is_causal=seen is None).transpose(1, 2)
 
 
 def attention_weights(

@@ -12,7 +12,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from mecheval.models.choices import ChannelState, Expand, MaybeTaps, ScanBackend
-from mecheval.models.layers import ShortConv
+from mecheval.models.layers import Reads, ShortConv, gathered
 from mecheval.models.ops.selective_scan import read_states, selective_scan, selective_states
 from mecheval.models.site import Site
 
@@ -54,6 +54,12 @@ class Mamba(nn.Module):
         x = self.conv_out(F.silu(self.conv(x)))
         y = self.ssm_out(self._ssm(x))
         return self.out_proj(self.gate_out(y * F.silu(z)))
+
+    def read(self, x: Stream, at: Reads) -> Float[Tensor, "batch reads d_model"]:
+        """The output at some positions: only they are gated and projected."""
+        W_x, W_z = self.in_proj.weight.chunk(2)
+        y = gathered(self._ssm(F.silu(self.conv(F.linear(x, W_x)))), at)
+        return self.out_proj(y * F.silu(F.linear(gathered(x, at), W_z)))
 
     def state_size(self, time: int) -> int:
         """How many numbers must be kept to go on after so many tokens."""
