@@ -23,6 +23,22 @@ class InvalidInput(MechevalError):
         return InvalidInput(f"{place}: {problem}" for problem in self.problems)
 
 
+class StoreError(MechevalError):
+    """A run folder cannot be used now: locked, full, broken or another's. Nothing is lost; the same command goes on."""
+
+    exit_code = 3
+
+
+class RunFailed(MechevalError):
+    """A run came to an end by an error that is not the user's."""
+
+
+class Interrupted(MechevalError):
+    """Ctrl-C: everything is saved."""
+
+    exit_code = 130
+
+
 class CheckFailed(MechevalError):
     """A plug-in does not keep its contract: one line for each broken promise."""
 

@@ -91,7 +91,7 @@ def checked(
         try:
             values[name] = known[name].check(value)
         except ValidationError:
-            problems.append(f"{name}={_shown(value)} must be {known[name].allowed}")
+            problems.append(f"{name}={shown(value)} must be {known[name].allowed}")
             wrong.add(name)
     missing = known.keys() - values.keys() - wrong
     problems += [f"option {name!r} is missing; it must be {known[name].allowed}" for name in sorted(missing)]
@@ -150,5 +150,6 @@ def _number(value: int | float) -> str:
     return str(value) if isinstance(value, int) else f"{value:g}"
 
 
-def _shown(value: object) -> str:
+def shown(value: object) -> str:
+    """A value as it would be typed."""
     return print_scalar(value) if isinstance(value, Scalar) else repr(value)

@@ -19,6 +19,7 @@ from mecheval.tasks import tasks
 from mecheval.tasks.task import Task
 
 CHECKED_WIDTH = 16  # channels of a mixer that is examined
+_checksums: dict[str, str] = {}
 Decorator = Callable[[type[Any]], type[Any]]
 
 
@@ -45,6 +46,7 @@ def load_plugin(path: str | Path) -> ModuleType:
     assert module_spec.loader is not None
     module = importlib.util.module_from_spec(module_spec)
     sys.modules[name] = module  # dataclasses look their module up
+    _checksums[file.name] = digest(file.read_text(encoding="utf-8"))
     try:
         module_spec.loader.exec_module(module)
     except InvalidInput:
@@ -59,6 +61,23 @@ def load_plugin(path: str | Path) -> ModuleType:
 def build_task(text: str) -> Task:
     """The task that a text names: "recall:pairs=8", a preset, "file.py:Class:option=1"."""
     return cast(Task, _build(tasks, text))
+
+
+def registered(registry: Registry, text: str) -> str:
+    """A text in which a class of a file is named by itself: it is registered by its own name first."""
+    if ".py:" not in text:
+        return text
+    cls, spec = _class_in_file(text)
+    if spec.name not in registry.names():
+        registry.add(spec.name, cls)
+    elif registry.get(spec.name) is not cls:
+        raise InvalidInput(f"{text!r} must have another name: there is a {registry.kind} {spec.name!r} already")
+    return str(spec)
+
+
+def checksums() -> dict[str, str]:
+    """Of the files that were run, by their names: a run that was made with others is another run."""
+    return dict(_checksums)
 
 
 def is_model(text: str) -> bool:

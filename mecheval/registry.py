@@ -90,6 +90,11 @@ class Registry:
         except InvalidInput as error:
             raise error.within(spec.name) from error
 
+    def shortest(self, spec: Spec) -> Spec:
+        """The same in the fewest words: presets written out, options at their defaults left out."""
+        options, values = options_of(self.options(spec.name), self.given), self.check(spec)
+        return Spec(self.expand(spec).name, {n: v for n, v in values.items() if v != options[n].default})
+
     def build(self, spec: str | Spec, cls: Factory | None = None, **given: Any) -> Any:
         """The thing itself."""
         spec = Spec.parse(spec) if isinstance(spec, str) else spec

@@ -16,6 +16,8 @@ from mecheval.tasks.honesty import Honesty
 from mecheval.tasks.records import Record
 
 if TYPE_CHECKING:  # torch is not needed to print
+    from pandas import DataFrame
+
     from mecheval.models.facts import ModelFacts
 
 LETTERS = {"bos": "B", "key": "K", "value": "V", "next_key": "N", "divider": "D", "query": "Q"}
@@ -100,6 +102,47 @@ def costs(facts: "ModelFacts") -> Table:
     for length, flops in facts.flops_per_token.items():
         table.add_row(f"operations a token, {length} tokens", f"{flops:,} (without the head)")
     return table
+
+
+def run_summary(experiment: Mapping[str, Any], found: Mapping[str, Any]) -> Group:
+    """Status and scores of one run, each with its interval."""
+    table = Table(box=None, pad_edge=False, show_header=False)
+    metrics = found["metrics"]
+    for metric in ("accuracy", "likelihood", "loss") if metrics else ():
+        table.add_row(metric, _with_interval(metric, metrics[metric]), f"n={metrics[metric]['n']}")
+    unseen = metrics.get("unseen", {}).get("accuracy")
+    if unseen:
+        table.add_row(
+            "accuracy, documents never seen in training", _with_interval("accuracy", unseen), f"n={unseen['n']}"
+        )
+    facts = (str(experiment["model.architecture"]), found["status"], f"{found['steps']} steps")
+    return Group(title(str(experiment["task"]), *facts, *filter(None, [found.get("reason")])), table, found["folder"])
+
+
+def run_table(runs: Sequence[Mapping[str, Any]], rows: Sequence[Mapping[str, Any]]) -> Table:
+    """One line for each run; its accuracy on test where it has one."""
+    scores = {row["key"]: row for row in rows if row["metric"] == "accuracy" and row["split"] == "test"}
+    table = Table(box=None, pad_edge=False)
+    for name in ("status", "steps", "accuracy on test", "task", "model", "d_model", "layers", "lr", "seed", "key"):
+        table.add_column(name, overflow="fold")
+    for run in runs:
+        score = _with_interval("accuracy", scores[run["key"]]) if run["key"] in scores else run["reason"] or ""
+        fields = ("task", "model.architecture", "model.d_model", "model.layers", "train.lr", "seed")
+        key = str(run["key"] or "")[:8]
+        table.add_row(run["status"], str(run["steps"]), score, *(str(run.get(f, "")) for f in fields), key)
+    return table
+
+
+def frame(found: "DataFrame") -> Table:
+    table = Table(*map(str, found.columns), box=None, pad_edge=False)
+    for row in found.itertuples(index=False):
+        table.add_row(*(f"{cell:.4g}" if isinstance(cell, float) else str(cell) for cell in row))
+    return table
+
+
+def _with_interval(metric: str, row: Mapping[str, Any]) -> str:
+    numbers = [f"{row[name]:.3f}" if metric == "loss" else f"{row[name]:.1%}" for name in ("value", "low", "high")]
+    return "{} [{}, {}]".format(*numbers)
 
 
 def _folded(record: Record, changes: Sequence[str], width: int) -> Iterator[Text]:

@@ -8,6 +8,7 @@ from pydantic import Field
 from mecheval.models.architecture import Architecture
 from mecheval.models.named import architectures, mixers
 from mecheval.options import checked
+from mecheval.registry import Registry
 from mecheval.spec import Spec
 
 
@@ -15,7 +16,7 @@ from mecheval.spec import Spec
 class ModelConfig:
     """Everything that determines a model but its vocabulary and seed. `init_*` are multiples of the paper's start."""
 
-    architecture: str
+    architecture: Annotated[str, Field(description="an architecture or a mixer, with options")]
     d_model: Annotated[int, Field(ge=1, le=2**16, description="width of the stream")] = 64
     layers: Annotated[int, Field(ge=1, le=256, description="blocks")] = 2
     max_len: Annotated[int, Field(ge=1, le=2**20, description="longest document")] = 1024
@@ -23,16 +24,20 @@ class ModelConfig:
     init_embedding: Annotated[float, Field(gt=0, le=1e3, description="times the start of embeddings")] = 1.0
 
     def __post_init__(self) -> None:
-        checked(type(self), vars(self))
-        for mixer in build_architecture(self.architecture).pattern:
+        for name, value in checked(type(self), vars(self)).items():
+            object.__setattr__(self, name, value)
+        spec = Spec.parse(self.architecture)
+        object.__setattr__(self, "architecture", str(_home(spec).shortest(spec)))
+        for mixer in build_architecture(spec).pattern:
             mixers.check(mixer, d_model=self.d_model, max_len=self.max_len)
 
 
 def build_architecture(text: str | Spec) -> Architecture:
     """What an architecture's name stands for. A mixer by itself is an architecture, too."""
     spec = Spec.parse(text) if isinstance(text, str) else text
-    if spec.name not in architectures.names() and spec.name in mixers.names():
-        return Architecture((spec,))
-    built = architectures.build(spec)
-    assert isinstance(built, Architecture)
-    return built
+    return architectures.build(spec) if _home(spec) is architectures else Architecture((spec,))
+
+
+def _home(spec: Spec) -> Registry:
+    by_itself = spec.name not in architectures.names() and spec.name in mixers.names()
+    return mixers if by_itself else architectures

@@ -1,0 +1,139 @@
+"""Everything that determines a run. Its fields have dotted names, the same in overrides, files and results.
+
+task                  seed                     train.documents   train.epochs     eval.documents
+model.architecture    model.init.linear        train.steps       train.batch      eval.every
+model.d_model         model.init.embedding     train.lr          train.schedule
+model.layers          model.max_len            train.warmup      train.stop
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cache, cached_property
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from mecheval.errors import InvalidInput
+from mecheval.models.config import ModelConfig
+from mecheval.options import Option, checked, nearest, options_of, shown
+from mecheval.spec import Scalar, Spec, canonical_json, digest
+from mecheval.tasks import tasks
+from mecheval.tasks.task import Task
+from mecheval.training.config import EvalConfig, TrainConfig
+
+SECTIONS: Mapping[str, Callable[..., Any]] = {"model": ModelConfig, "train": TrainConfig, "eval": EvalConfig}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Experiment:
+    """A run is a pure function of this. Task and architecture are kept as short as they can be said."""
+
+    task: Annotated[str, Field(description="a task with options, or a preset")]
+    model: ModelConfig
+    train: TrainConfig = field(default_factory=TrainConfig)
+    eval: EvalConfig = field(default_factory=EvalConfig)
+    seed: Annotated[int, Field(ge=0, lt=2**32, description="of documents, their order and the first weights")] = 0
+
+    def __post_init__(self) -> None:
+        checked(type(self), {"task": self.task, "seed": self.seed}, given=tuple(SECTIONS))
+        object.__setattr__(self, "task", str(tasks.shortest(Spec.parse(self.task))))
+        if self.documents.max_len > self.model.max_len:
+            longest = f"{self.documents.max_len}, the longest document of {self.task}"
+            raise InvalidInput(f"model.max_len={self.model.max_len} must be at least {longest}")
+
+    @cached_property
+    def documents(self) -> Task:
+        """The task itself."""
+        return tasks.build(self.task)
+
+    @classmethod
+    def of(cls, fields: Mapping[str, Any], places: Mapping[str, str] | None = None) -> "Experiment":
+        """From dotted names. Every wrong field is reported at once, each with the place it was written in, if known."""
+        known = fields_of()
+        problems = [f"{n}={shown(v)}: no such field{nearest(n, known)}" for n, v in fields.items() if n not in known]
+        parts: dict[str, Any] = {}
+        for section in ("", *SECTIONS):
+            own = {known[n].name: value for n, value in fields.items() if n in known and _section(n) == section}
+            try:
+                parts |= _checked_part(section, own)
+            except InvalidInput as error:
+                problems += [_dotted(section, problem) for problem in error.problems]
+        if isinstance(fields.get("task"), str):
+            try:
+                tasks.build(fields["task"])
+            except InvalidInput as error:
+                problems += [f"task={fields['task']}: {problem}" for problem in error.problems]
+        if problems:
+            raise InvalidInput(_placed(problem, places or {}) for problem in problems)
+        return cls(**parts)
+
+    def fields(self) -> dict[str, Scalar]:
+        """Every field that is not left out, by its dotted name."""
+        parts = {"": self, "model": self.model, "train": self.train, "eval": self.eval}
+        found = {name: getattr(parts[_section(name)], option.name) for name, option in fields_of().items()}
+        return {name: value for name, value in found.items() if value is not None}
+
+    def to_json(self) -> str:
+        return canonical_json(self.fields())
+
+    @cached_property
+    def key(self) -> str:
+        """Names this experiment for ever."""
+        return digest(self.to_json())
+
+    @property
+    def name(self) -> str:
+        """Of its folder: readable, and another for every other experiment."""
+        return f"{Spec.parse(self.task).name}-{Spec.parse(self.model.architecture).name}-{self.key[:16]}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """How an experiment is carried out. All but `save_every` can change bits, so a run keeps to those it began with."""
+
+    device: Annotated[Literal["cpu", "cuda", "mps"], Field(description="where it is computed")] = "cpu"
+    threads: Annotated[int, Field(ge=1, le=1024, description="torch threads")] = 1
+    save_every: Annotated[float, Field(ge=0, description="seconds between checkpoints")] = 30.0
+    plugins: Mapping[str, str] = field(default_factory=dict)  # checksums of files that were run first
+
+    def __post_init__(self) -> None:
+        checked(
+            type(self), {name: value for name, value in vars(self).items() if name != "plugins"}, given=("plugins",)
+        )
+
+
+@cache
+def fields_of() -> Mapping[str, Option]:
+    """Every field by its dotted name; `init_linear` of a model is `model.init.linear`."""
+    own = options_of(Experiment, given=tuple(SECTIONS))
+    inner = {
+        f"{section}.{name.replace('init_', 'init.')}": option
+        for section, factory in SECTIONS.items()
+        for name, option in options_of(factory).items()
+    }
+    return {"task": own["task"], **inner, "seed": own["seed"]}
+
+
+def _section(name: str) -> str:
+    return name.partition(".")[0] if "." in name else ""
+
+
+def _checked_part(section: str, own: Mapping[str, Any]) -> dict[str, Any]:
+    if not section:
+        return checked(Experiment, own, given=tuple(SECTIONS))
+    factory = SECTIONS[section]
+    return {section: factory(**checked(factory, own))}
+
+
+def _dotted(section: str, problem: str) -> str:
+    """A problem of a section, with the field's dotted name first."""
+    for name, option in fields_of().items():
+        if _section(name) == section and problem.startswith((f"{option.name}=", f"option {option.name!r}")):
+            return problem.replace(option.name, name, 1)
+    return f"model.architecture: {problem}" if section == "model" else problem
+
+
+def _placed(problem: str, places: Mapping[str, str]) -> str:
+    name = next((name for name in places if re.match(rf"{re.escape(name)}\b(?!\.)", problem)), None)
+    return problem if name is None else f"{places[name]}: {problem}"

@@ -1,0 +1,1 @@
+"""What is read off a model: rows with columns, each with an interval."""

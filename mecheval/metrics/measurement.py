@@ -1,0 +1,25 @@
+"""A number and how sure it is: one row with columns, never a name to be taken apart."""
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measurement:
+    """The mean of `metric` over `n` documents with its 95 % interval, in a condition, perhaps at a site and a role."""
+
+    metric: str
+    condition: str = "clean"
+    value: float
+    n: int
+    low: float
+    high: float
+    split: str
+    step: int
+    corrupted: str | None = None
+    site: str | None = None
+    layer: int | None = None
+    role: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)

@@ -1,0 +1,104 @@
+"""Many run folders as tables: `runs`, `rows` (every measurement) and `curves`, with the fields of each experiment."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mecheval.errors import InvalidInput, StoreError
+from mecheval.results.checkpoint import newest
+from mecheval.results.files import Damaged, read_json
+from mecheval.results.run import PARTIAL, Run
+from mecheval.results.workplace import in_use
+from mecheval.spec import canonical_json, digest
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+TABLES = ("runs", "rows", "curves")
+
+
+@dataclass(frozen=True)
+class Results:
+    """The runs in a folder: finished, on their way, killed or damaged. None is left out."""
+
+    folder: Path
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "folder", Path(self.folder))
+        if not self.folder.is_dir():
+            raise InvalidInput(f"DIR={str(self.folder)!r} must be a folder with runs")
+
+    def runs(self) -> list[dict[str, Any]]:
+        """One row for each run: key, status, steps, reason, folder and the fields of its experiment."""
+        return [outcome | experiment for outcome, experiment, _ in self._found]
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Every measurement of every finished run."""
+        return [_run_columns(*found) | row for *found, run in self._found if run for row in run.rows]
+
+    def curves(self) -> list[dict[str, Any]]:
+        """Every evaluation of every finished run."""
+        return [_run_columns(*found) | row for *found, run in self._found if run for row in run.curve]
+
+    def df(self, table: str = "rows") -> "DataFrame":
+        """One of the tables as a pandas DataFrame."""
+        from pandas import DataFrame
+
+        if table not in TABLES:
+            raise InvalidInput(f"table={table!r} must be one of {', '.join(TABLES)}")
+        return DataFrame(getattr(self, table)())
+
+    def sql(self, query: str) -> "DataFrame":
+        """The answer to a question about the tables, in SQL."""
+        import duckdb
+
+        with duckdb.connect(config={"enable_external_access": "false"}) as connection:
+            for table in TABLES:
+                frame = self.df(table)
+                if len(frame.columns):
+                    connection.register(table, frame)
+            try:
+                return connection.execute(query).df()
+            except duckdb.Error as error:
+                raise InvalidInput(f"sql={query!r} is refused: {error}") from error
+
+    @cached_property
+    def _found(self) -> list[tuple[dict[str, Any], dict[str, Any], Run | None]]:
+        return list(self._read())
+
+    def _read(self) -> Iterator[tuple[dict[str, Any], dict[str, Any], Run | None]]:
+        for folder in sorted(self.folder.iterdir()):
+            if folder.name.endswith(PARTIAL):
+                yield _on_its_way(folder)
+            elif (folder / "checksums.json").exists():
+                yield _finished(folder)
+
+
+def _finished(folder: Path) -> tuple[dict[str, Any], dict[str, Any], Run | None]:
+    run = Run(folder)
+    try:
+        outcome = {"key": run.key, "status": run.status, "steps": run.outcome["steps"]}
+        outcome |= {"reason": run.outcome.get("reason"), "folder": str(folder)}
+        assert run.rows is not None  # damage shows now, not when somebody counts
+        return outcome, run.experiment, run
+    except StoreError as error:
+        return {"key": None, "status": "damaged", "steps": None, "reason": str(error), "folder": str(folder)}, {}, None
+
+
+def _on_its_way(folder: Path) -> tuple[dict[str, Any], dict[str, Any], None]:
+    status, reason = ("running", None) if in_use(folder) else ("killed", None)
+    try:
+        experiment = read_json(folder / "experiment.json")
+        if status == "killed" and (folder / "status.json").exists():
+            ended = read_json(folder / "status.json")
+            status, reason = ended["status"], ended["reason"]
+    except Damaged as error:
+        experiment, reason = {}, str(error)
+    steps, key = newest(folder / "checkpoints"), digest(canonical_json(experiment)) if experiment else None
+    return {"key": key, "status": status, "steps": steps, "reason": reason, "folder": str(folder)}, experiment, None
+
+
+def _run_columns(outcome: dict[str, Any], experiment: dict[str, Any]) -> dict[str, Any]:
+    return {"key": outcome["key"], "status": outcome["status"], **experiment}

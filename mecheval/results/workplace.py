@@ -1,0 +1,131 @@
+"""A run on its way: a folder with a lock, an experiment and checkpoints, renamed when everything is in it."""
+
+import fcntl
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mecheval.errors import StoreError
+from mecheval.results.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
+from mecheval.results.files import Damaged, read_json, remove, sha256, sync, write, write_json
+from mecheval.results.run import CHECKSUMS, PARTIAL, Run
+from mecheval.spec import canonical_json
+
+
+@dataclass(frozen=True)
+class Workplace:
+    """`final` is where the run will be; until then it is in `folder`."""
+
+    final: Path
+
+    @property
+    def folder(self) -> Path:
+        return self.final.with_name(self.final.name + PARTIAL)
+
+    @property
+    def finished(self) -> Run | None:
+        return Run(self.final) if os.path.lexists(self.final) else None
+
+    @contextmanager
+    def claimed(self) -> Iterator[None]:
+        """The folder, locked; another process that comes is turned away. The lock goes with the process."""
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        except OSError as error:
+            raise StoreError(f"{self.folder} cannot be used: {error.strerror}") from error
+        try:
+            _lock(descriptor, self.folder)
+            yield
+        finally:
+            os.close(descriptor)
+
+    def recovered(self) -> Run | None:
+        """The run, if everything was written when its process was killed: then only the new name is missing."""
+        try:
+            Run(self.folder).verify()
+        except StoreError:
+            return None
+        return self._renamed()
+
+    def begin(self, experiment: Mapping[str, Any], made_by: Mapping[str, Any]) -> None:
+        """Says whose folder this is, or refuses one that is another's."""
+        for name, mine in (("experiment.json", experiment), ("made_by.json", made_by)):
+            path = self.folder / name
+            if not os.path.lexists(path):
+                write_json(path, mine)
+                continue
+            try:
+                theirs = read_json(path)
+            except Damaged as error:
+                raise StoreError(f"{self.folder} is damaged: {error}; remove it to start again") from error
+            refuse_differences(self.folder, theirs, mine)
+        (self.folder / "checkpoints").mkdir(exist_ok=True)
+
+    def save(self, checkpoint: Checkpoint) -> None:
+        save_checkpoint(self.folder / "checkpoints", checkpoint)
+
+    def load(self) -> tuple[Checkpoint | None, list[str]]:
+        return load_checkpoint(self.folder / "checkpoints")
+
+    def note(self, status: Mapping[str, Any]) -> None:
+        """How it ended without being finished."""
+        write_json(self.folder / "status.json", status)
+
+    def finish(
+        self,
+        records: Mapping[str, Mapping[str, Any]],
+        tables: Mapping[str, Sequence[Mapping[str, Any]]],
+        files: Mapping[str, bytes],
+    ) -> Run:
+        """Writes what is to be kept and renames the folder, once everything is on the disk."""
+        for name, record in records.items():
+            write_json(self.folder / f"{name}.json", record)
+        for name, rows in tables.items():
+            write(self.folder / f"{name}.jsonl", "".join(canonical_json(row) + "\n" for row in rows).encode())
+        for name, content in files.items():
+            write(self.folder / name, content)
+        kept = [*(f"{name}.json" for name in ("experiment", *records)), *(f"{name}.jsonl" for name in tables), *files]
+        write_json(self.folder / CHECKSUMS, {name: sha256((self.folder / name).read_bytes()) for name in sorted(kept)})
+        return self._renamed()
+
+    def _renamed(self) -> Run:
+        kept = {*read_json(self.folder / CHECKSUMS), CHECKSUMS}
+        for path in self.folder.iterdir():
+            if path.name not in kept:
+                remove(path)
+        try:
+            self.folder.rename(self.final)
+            sync(self.final.parent)
+        except OSError as error:
+            raise StoreError(f"{self.folder} cannot be renamed to {self.final}: {error.strerror}") from error
+        return Run(self.final)
+
+
+def refuse_differences(folder: Path, theirs: Mapping[str, Any], mine: Mapping[str, Any]) -> None:
+    names = sorted(name for name in {*theirs, *mine} if theirs.get(name) != mine.get(name))
+    if names:
+        found = ", ".join(f"{name} was {theirs.get(name)!r} and is {mine.get(name)!r}" for name in names)
+        raise StoreError(f"{folder} was made by another: {found}; remove it or take another folder")
+
+
+def in_use(folder: Path) -> bool:
+    """Whether a process works there now."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def _lock(descriptor: int, folder: Path) -> None:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        raise StoreError(f"{folder} is in use by another process; wait for it or take another folder") from error

@@ -1,0 +1,242 @@
+"""Carries an experiment out: trains, measures, keeps. The same experiment gives the same bytes, killed or not."""
+
+import logging
+import math
+import signal
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from jaxtyping import Bool
+from numpy import ndarray
+
+from mecheval.errors import Interrupted, InvalidInput, MechevalError, RunFailed
+from mecheval.experiment import Experiment, Settings
+from mecheval.metrics.behaviour import behaviour
+from mecheval.metrics.measurement import Measurement
+from mecheval.models.check import check_mixer
+from mecheval.models.config import build_architecture
+from mecheval.models.language_model import LanguageModel
+from mecheval.models.named import mixers
+from mecheval.results.checkpoint import Checkpoint
+from mecheval.results.provenance import Clock, made_by, provenance, timestamp
+from mecheval.results.run import Run
+from mecheval.results.tensors import packed
+from mecheval.results.workplace import Workplace, refuse_differences
+from mecheval.tasks.batch import Documents
+from mecheval.tasks.held_out import Split
+from mecheval.tasks.honesty import texts
+from mecheval.training.batches import Batches
+from mecheval.training.train import Diverged, Row, Training, train
+
+logger = logging.getLogger("mecheval")
+JUDGEMENTS = ("accuracy", "likelihood")  # what nobody may read off a model that is broken
+
+
+class Watcher(Protocol):
+    """Somebody who is told how a run goes: a progress bar, a logger."""
+
+    def start(self, experiment: Experiment, step: int) -> None: ...
+
+    def log(self, step: int, loss: float, row: Row | None) -> None:
+        """After every step; `row` is the new line of the curve, if there is one."""
+        ...
+
+    def finish(self, status: str) -> None: ...
+
+
+def run(
+    experiment: Experiment,
+    out: str | Path,
+    settings: Settings = Settings(),  # noqa: B008, it is frozen
+    watchers: Sequence[Watcher] = (),
+) -> Run:
+    """The finished run in a folder of `out`: made now, gone on with after a kill, or as it was found."""
+    _prepare(settings)
+    made = made_by(settings.device, settings.threads, settings.plugins)
+    place = Workplace(Path(out) / experiment.name)
+    if found := place.finished:
+        return _as_found(found, experiment, made)
+    with place.claimed():
+        if found := place.finished or place.recovered():
+            return _as_found(found, experiment, made)
+        place.begin(experiment.fields(), made)
+        _check_strangers(experiment)
+        session = Session.open(experiment, place, settings.device, watchers)
+        try:
+            return session.carry_out(settings.save_every, made)
+        except MechevalError:
+            raise
+        except Exception as error:
+            place.note(
+                {"status": "error", "reason": f"{type(error).__name__}: {error}", "steps": session.training.step}
+            )
+            raise RunFailed(
+                f"{place.folder} failed at step {session.training.step}: {type(error).__name__}: {error}"
+            ) from error
+
+
+@dataclass
+class Session:
+    """One process's work at a run."""
+
+    experiment: Experiment
+    place: Workplace
+    training: Training
+    batches: Batches
+    clock: Clock
+    started: str
+    watchers: Sequence[Watcher]
+
+    @classmethod
+    def open(cls, experiment: Experiment, place: Workplace, device: str, watchers: Sequence[Watcher]) -> "Session":
+        """At the newest whole checkpoint, or at the beginning; says which checkpoints are broken."""
+        task = experiment.documents
+        model = LanguageModel(experiment.model, task.vocab_size, experiment.seed).to(device)
+        training = Training.start(model, experiment.train)
+        checkpoint, problems = place.load()
+        for problem in problems:
+            logger.warning("%s: %s; an earlier one is used", place.folder, problem)
+        clock, started = Clock(), timestamp()
+        if checkpoint:
+            training.restore({n: t.to(device) for n, t in checkpoint.tensors.items()}, checkpoint.numbers)
+            clock, started = Clock.going_on(checkpoint.numbers["clock"]), checkpoint.numbers["started"]
+        batches = Batches(task, experiment.seed, experiment.train)
+        return cls(experiment, place, training, batches, clock, started, watchers)
+
+    def carry_out(self, save_every: float, made: Mapping[str, Any]) -> Run:
+        for watcher in self.watchers:
+            watcher.start(self.experiment, self.training.step)
+        status: dict[str, Any] = {"status": "done", "key": self.experiment.key}
+        rows: list[Measurement] = []
+        files: dict[str, bytes] = {}
+        try:
+            self._train(save_every)
+            rows = self._measured()
+            files["weights.safetensors"] = packed(self.training.model.state_dict())
+            files["optimiser.safetensors"] = packed(self.training.optimiser_tensors())
+        except Diverged as error:
+            status |= {"status": "diverged", "reason": error.reason}
+            self.training.curve[:] = [_without(row, JUDGEMENTS) for row in self.training.curve]
+        status["steps"] = self.training.step
+        for watcher in self.watchers:
+            watcher.finish(status["status"])
+        return self.place.finish(
+            {"status": status, "provenance": provenance(made, self.clock, self.started)},
+            {"curve": self.training.curve, "rows": [row.to_dict() for row in rows]},
+            files,
+        )
+
+    def _train(self, save_every: float) -> None:
+        """To the end or until somebody wants it to stop; saves on the way and at the end."""
+        experiment, training = self.experiment, self.training
+        dev, saved = self._documents("dev"), time.monotonic()
+        steps = train(
+            training, experiment.train, self.batches, lambda m: behaviour(m, dev).means(), experiment.eval.every
+        )
+        with _signals() as received:
+            for row in steps:
+                for watcher in self.watchers:
+                    watcher.log(training.step, training.loss, row)
+                if received or time.monotonic() - saved >= save_every:
+                    self._save()
+                    saved = time.monotonic()
+                if received:
+                    where = f"step {training.step} of {experiment.train.total}"
+                    raise Interrupted(f"stopped at {where}; {self.place.folder} is saved, the same command goes on")
+            self._save()
+
+    def _save(self) -> None:
+        numbers = {**self.training.numbers(), "clock": self.clock.read(), "started": self.started}
+        self.place.save(Checkpoint(self.training.tensors(), numbers))
+
+    def _measured(self) -> list[Measurement]:
+        """On dev, on test, and on what of test never occurred in training."""
+        training, rows = self.training, []
+        for split in ("dev", "test"):
+            docs = self._documents(split)
+            found = behaviour(training.model, docs)
+            if not math.isfinite(found.loss.sum()):
+                raise Diverged(training.step, f"{split}_loss is {found.loss.mean()}")
+            rows += found.rows(split, training.step)
+            if split == "test":
+                rows += found.rows("test_unseen", training.step, self._unseen(docs))
+        return rows
+
+    def _unseen(self, docs: Documents) -> Bool[ndarray, " n"]:
+        names = texts(docs)
+        wanted, seen = set(names), set()
+        for block in self.batches.blocks():
+            seen |= wanted.intersection(texts(block))
+        return np.array([name not in seen for name in names])
+
+    def _documents(self, split: Split) -> Documents:
+        return self.experiment.documents.documents(self.experiment.seed, split, 0, self.experiment.eval.documents)
+
+
+def summary(found: Run) -> dict[str, Any]:
+    """What `mecheval run --json` prints."""
+    metrics: dict[str, Any] = {"unseen": {}, "dev": {}}
+    homes = {"test": metrics, "test_unseen": metrics["unseen"], "dev": metrics["dev"]}
+    for row in found.rows:
+        homes[row["split"]][row["metric"]] = {name: row[name] for name in ("value", "n", "low", "high")}
+    outcome = found.outcome
+    return {
+        "key": found.key,
+        "status": found.status,
+        "folder": str(found.folder),
+        "steps": outcome["steps"],
+        **({"reason": outcome["reason"]} if "reason" in outcome else {}),
+        "metrics": metrics if found.rows else {},
+    }
+
+
+def _prepare(settings: Settings) -> None:
+    if settings.device != "cpu" and not getattr(torch, settings.device).is_available():
+        raise InvalidInput(f"device={settings.device} must be there; torch sees none, cpu always is")
+    torch.set_num_threads(settings.threads)
+    torch.set_flush_denormal(True)  # decaying states make denormal numbers, which are many times slower
+
+
+def _as_found(found: Run, experiment: Experiment, made: Mapping[str, Any]) -> Run:
+    refuse_differences(found.folder, found.experiment, experiment.fields())
+    refuse_differences(found.folder, found.provenance["made_by"], made)
+    return found
+
+
+def _check_strangers(experiment: Experiment) -> None:
+    """A mixer that sees the future would make every number false."""
+    for spec in build_architecture(experiment.model.architecture).pattern:
+        mixer = mixers.get(spec.name)
+        if not mixer.__module__.startswith("mecheval."):
+            check_mixer(mixer, experiment.model.d_model, **mixers.check(spec))
+
+
+@contextmanager
+def _signals() -> Iterator[list[int]]:
+    """The signals to stop that came meanwhile. Only the main thread can listen."""
+    received: list[int] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield received
+        return
+
+    def keep(number: int, frame: FrameType | None) -> None:
+        received.append(number)
+
+    before = {number: signal.signal(number, keep) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield received
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _without(row: Mapping[str, float], names: Sequence[str]) -> Row:
+    return {name: value for name, value in row.items() if name not in names}

@@ -1,0 +1,1 @@
+"""One visible loop: order, schedule, steps, divergence."""

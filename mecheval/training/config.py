@@ -1,0 +1,70 @@
+"""How a model is trained and how often it is looked at, without torch: checked before anything heavy is loaded."""
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field
+
+from mecheval.options import checked
+
+Schedule = Literal["cosine", "linear", "constant"]
+EPOCHS = 16  # §4.1, Associative Recall
+
+
+def _enough_documents(documents: int, batch: int) -> str | None:
+    if documents and documents < batch:
+        return f"documents={documents} must be 0 (fresh ones for every step) or at least batch={batch}"
+    return None
+
+
+def _one_length(epochs: int | None, steps: int | None) -> str | None:
+    if epochs is not None and steps is not None:
+        return f"epochs={epochs} and steps={steps} must not both be given"
+    return None
+
+
+def _fresh_needs_steps(documents: int, steps: int | None) -> str | None:
+    if documents == 0 and steps is None:
+        return "documents=0 must come with steps: fresh documents have no epochs"
+    return None
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainConfig:
+    """AdamW as in §4.1 of the paper; `lr` is the highest rate, reached after `warmup`, a share of all steps."""
+
+    documents: Annotated[int, Field(ge=0, le=2**24, description="documents of the training set; 0: always fresh")] = (
+        100_032
+    )
+    epochs: Annotated[int | None, Field(ge=1, le=10**6, description="passes over the training set; 16 if left out")] = (
+        None
+    )
+    steps: Annotated[int | None, Field(ge=1, le=10**9, description="steps, in place of epochs")] = None
+    batch: Annotated[int, Field(ge=1, le=2**16, description="documents of a step")] = 32
+    lr: Annotated[float, Field(gt=0, le=1e9, description="highest learning rate")] = 1e-3
+    schedule: Annotated[Schedule, Field(description="how the rate goes down after the warm-up")] = "cosine"
+    warmup: Annotated[float, Field(ge=0, le=1, description="share of the steps in which the rate goes up")] = 0.1
+    stop: Annotated[
+        float | None, Field(gt=0, le=1, description="dev accuracy at which training ends; left out: never")
+    ] = None
+    constraints: ClassVar = (_enough_documents, _one_length, _fresh_needs_steps)
+
+    def __post_init__(self) -> None:
+        for name, value in checked(type(self), vars(self)).items():
+            object.__setattr__(self, name, value)
+
+    @property
+    def total(self) -> int:
+        """Steps of the whole training; what does not fill a batch at the end of an epoch is left out of it."""
+        return self.steps or (self.epochs or EPOCHS) * (self.documents // self.batch)
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvalConfig:
+    """What is measured: on dev during training, on test at its end."""
+
+    documents: Annotated[int, Field(ge=1, le=2**20, description="documents of dev and of test")] = 1024
+    every: Annotated[int, Field(ge=1, le=10**9, description="steps between evaluations on dev")] = 500
+
+    def __post_init__(self) -> None:
+        checked(type(self), vars(self))

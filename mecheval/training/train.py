@@ -1,0 +1,127 @@
+"""Training: one loop, and everything it must remember to go on from any step as if it had never stopped."""
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from mecheval.models.language_model import LanguageModel
+from mecheval.training.batches import Batch, Batches
+from mecheval.training.config import TrainConfig
+from mecheval.training.schedule import rate
+
+Row = dict[str, float]  # a line of the curve
+Evaluate = Callable[[LanguageModel], Row]
+
+
+class Diverged(Exception):
+    """A loss or a gradient is no number any more: a result, not a crash."""
+
+    def __init__(self, step: int, reason: str) -> None:
+        self.step, self.reason = step, reason
+        super().__init__(f"step {step}: {reason}")
+
+
+@dataclass
+class Training:
+    """A model on its way. `tensors` and `numbers` are all that a checkpoint needs."""
+
+    model: LanguageModel
+    optimiser: torch.optim.AdamW
+    step: int = 0
+    loss: float = math.nan  # of the last step
+    losses: list[float] = field(default_factory=list)  # since the last line of the curve
+    curve: list[Row] = field(default_factory=list)
+
+    @classmethod
+    def start(cls, model: LanguageModel, config: TrainConfig) -> "Training":
+        return cls(model, adamw(model, config))
+
+    def tensors(self) -> dict[str, Tensor]:
+        weights = {f"model.{name}": tensor for name, tensor in self.model.state_dict().items()}
+        return weights | {f"optimiser.{name}": tensor for name, tensor in self.optimiser_tensors().items()}
+
+    def optimiser_tensors(self) -> dict[str, Tensor]:
+        return {
+            f"{key}.{name}": tensor
+            for name, parameter in self.model.named_parameters()
+            for key, tensor in self.optimiser.state.get(parameter, {}).items()
+        }
+
+    def numbers(self) -> dict[str, Any]:
+        return {"step": self.step, "losses": self.losses, "curve": self.curve}
+
+    def restore(self, tensors: Mapping[str, Tensor], numbers: Mapping[str, Any]) -> None:
+        """Goes back to where a checkpoint was made."""
+        parts = {name.removeprefix("model."): t for name, t in tensors.items() if name.startswith("model.")}
+        self.model.load_state_dict(parts)
+        for name, parameter in self.model.named_parameters():
+            own = {key: tensors.get(f"optimiser.{key}.{name}") for key in ("step", "exp_avg", "exp_avg_sq")}
+            self.optimiser.state[parameter] = {key: tensor for key, tensor in own.items() if tensor is not None}
+        self.step = int(numbers["step"])
+        self.losses, self.curve = list(numbers["losses"]), list(numbers["curve"])
+
+
+def adamw(model: LanguageModel, config: TrainConfig) -> torch.optim.AdamW:
+    """§4.1: AdamW (0.9, 0.999), ε 1e-8, no weight decay."""
+    return torch.optim.AdamW(
+        model.parameters(), lr=config.lr, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.0, fused=True
+    )
+
+
+def train(
+    training: Training, config: TrainConfig, batches: Batches, evaluate: Evaluate, every: int
+) -> Iterator[Row | None]:
+    """Trains to the end, one step at a time; raises Diverged. Yields the new line of the curve, if a step gave one.
+
+    A caller may leave after any step and come back.
+    """
+    model, optimiser = training.model, training.optimiser
+    device = model.embedding.weight.device
+    while training.step < config.total and not _solved(training, config):
+        learning_rate = rate(config, training.step)
+        for group in optimiser.param_groups:
+            group["lr"] = learning_rate
+        loss = query_loss(model, Batch.of(batches[training.step], device))
+        optimiser.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        norm = gradient_norm(model)
+        _must_be_finite(training.step, loss=loss.item(), gradient_norm=norm)
+        optimiser.step()
+        training.step, training.loss = training.step + 1, loss.item()
+        training.losses.append(training.loss)
+        row = None
+        if training.step % every == 0 or training.step == config.total:
+            scores = evaluate(model)
+            _must_be_finite(training.step, dev_loss=scores["loss"])
+            mean = math.fsum(training.losses) / len(training.losses)
+            row = {"step": training.step, **scores, "train_loss": mean}
+            row |= {"gradient_norm": norm, "learning_rate": learning_rate}
+            training.losses.clear()
+            training.curve.append(row)
+        yield row
+
+
+def query_loss(model: LanguageModel, batch: Batch) -> Tensor:
+    """Cross-entropy where the model is asked, and nowhere else."""
+    logits = model(batch.tokens, batch.at)
+    return F.cross_entropy(logits.flatten(end_dim=1), batch.answers.flatten())
+
+
+def gradient_norm(model: LanguageModel) -> float:
+    gradients = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
+    return float(torch.nn.utils.get_total_norm(gradients))
+
+
+def _solved(training: Training, config: TrainConfig) -> bool:
+    return config.stop is not None and bool(training.curve) and training.curve[-1]["accuracy"] >= config.stop
+
+
+def _must_be_finite(step: int, **values: float) -> None:
+    for name, value in values.items():
+        if not math.isfinite(value):
+            raise Diverged(step, f"{name} is {value}")
