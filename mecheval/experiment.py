@@ -79,8 +79,9 @@ class Experiment:
 
     @cached_property
     def key(self) -> str:
-        """Names this experiment for ever."""
-        return digest(self.to_json())
+        """Names this experiment for ever. A new field with a default renames no old experiment."""
+        known = fields_of()
+        return digest(canonical_json({n: value for n, value in self.fields().items() if value != known[n].default}))
 
     @property
     def name(self) -> str:

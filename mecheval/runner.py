@@ -67,7 +67,7 @@ def run(
     with place.claimed():
         if found := place.finished or place.recovered():
             return _as_found(found, experiment, made)
-        place.begin(experiment.fields(), made)
+        place.begin({"key": experiment.key, **experiment.fields()}, made)
         _check_strangers(experiment)
         session = Session.open(experiment, place, settings.device, watchers)
         try:
@@ -181,23 +181,6 @@ class Session:
         return self.experiment.documents.documents(self.experiment.seed, split, 0, self.experiment.eval.documents)
 
 
-def summary(found: Run) -> dict[str, Any]:
-    """What `mecheval run --json` prints."""
-    metrics: dict[str, Any] = {"unseen": {}, "dev": {}}
-    homes = {"test": metrics, "test_unseen": metrics["unseen"], "dev": metrics["dev"]}
-    for row in found.rows:
-        homes[row["split"]][row["metric"]] = {name: row[name] for name in ("value", "n", "low", "high")}
-    outcome = found.outcome
-    return {
-        "key": found.key,
-        "status": found.status,
-        "folder": str(found.folder),
-        "steps": outcome["steps"],
-        **({"reason": outcome["reason"]} if "reason" in outcome else {}),
-        "metrics": metrics if found.rows else {},
-    }
-
-
 def _prepare(settings: Settings) -> None:
     if settings.device != "cpu" and not getattr(torch, settings.device).is_available():
         raise InvalidInput(f"device={settings.device} must be there; torch sees none, cpu always is")
@@ -206,7 +189,7 @@ def _prepare(settings: Settings) -> None:
 
 
 def _as_found(found: Run, experiment: Experiment, made: Mapping[str, Any]) -> Run:
-    refuse_differences(found.folder, found.experiment, experiment.fields())
+    refuse_differences(found.folder, found.experiment, {"key": experiment.key, **experiment.fields()})
     refuse_differences(found.folder, found.provenance["made_by"], made)
     return found
 

@@ -53,15 +53,14 @@ def run(
     )
     from mecheval.progress import progress
     from mecheval.runner import run as carry_out
-    from mecheval.runner import summary
 
     found = carry_out(experiment, out, settings, [progress(), *loggers])
     if as_json:
-        print_json(summary(found))
+        print_json(found.summary())
         return
     from mecheval import terminal
 
-    terminal.console().print(terminal.run_summary(experiment.fields(), summary(found)))
+    terminal.console().print(terminal.run_summary(experiment.fields(), found.summary()))
 
 
 @app.command(epilog="Example: mecheval runs runs")

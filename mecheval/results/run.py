@@ -68,6 +68,16 @@ class Run:
         except Damaged as error:
             raise StoreError(f"{self.folder} is damaged: {error}") from error
 
+    def summary(self) -> dict[str, Any]:
+        """What `mecheval run --json` prints."""
+        metrics: dict[str, Any] = {"unseen": {}, "dev": {}}
+        homes = {"test": metrics, "test_unseen": metrics["unseen"], "dev": metrics["dev"]}
+        for row in self.rows:
+            homes[row["split"]][row["metric"]] = {name: row[name] for name in ("value", "n", "low", "high")}
+        outcome = {name: self.outcome[name] for name in ("steps", "reason") if name in self.outcome}
+        known = {"key": self.key, "status": self.status, "folder": str(self.folder)}
+        return {**known, **outcome, "metrics": metrics if self.rows else {}}
+
     def verify(self) -> None:
         """Reads everything."""
         for name in self._checksums:

@@ -10,8 +10,7 @@ from mecheval.errors import InvalidInput, StoreError
 from mecheval.results.checkpoint import newest
 from mecheval.results.files import Damaged, read_json
 from mecheval.results.run import PARTIAL, Run
-from mecheval.results.workplace import in_use
-from mecheval.spec import canonical_json, digest
+from mecheval.results.workplace import ERROR, in_use
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -91,12 +90,11 @@ def _on_its_way(folder: Path) -> tuple[dict[str, Any], dict[str, Any], None]:
     status, reason = ("running", None) if in_use(folder) else ("killed", None)
     try:
         experiment = read_json(folder / "experiment.json")
-        if status == "killed" and (folder / "status.json").exists():
-            ended = read_json(folder / "status.json")
-            status, reason = ended["status"], ended["reason"]
+        if status == "killed" and (folder / ERROR).exists():
+            status, reason = "error", read_json(folder / ERROR)["reason"]
     except Damaged as error:
         experiment, reason = {}, str(error)
-    steps, key = newest(folder / "checkpoints"), digest(canonical_json(experiment)) if experiment else None
+    steps, key = newest(folder / "checkpoints"), experiment.get("key")
     return {"key": key, "status": status, "steps": steps, "reason": reason, "folder": str(folder)}, experiment, None
 
 

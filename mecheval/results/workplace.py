@@ -14,6 +14,8 @@ from mecheval.results.files import Damaged, read_json, remove, sha256, sync, wri
 from mecheval.results.run import CHECKSUMS, PARTIAL, Run
 from mecheval.spec import canonical_json
 
+ERROR = "error.json"
+
 
 @dataclass(frozen=True)
 class Workplace:
@@ -63,7 +65,11 @@ class Workplace:
             except Damaged as error:
                 raise StoreError(f"{self.folder} is damaged: {error}; remove it to start again") from error
             refuse_differences(self.folder, theirs, mine)
-        (self.folder / "checkpoints").mkdir(exist_ok=True)
+        remove(self.folder / ERROR)
+        try:
+            (self.folder / "checkpoints").mkdir(exist_ok=True)
+        except OSError as error:
+            raise StoreError(f"{self.folder} cannot be used: {error.strerror}") from error
 
     def save(self, checkpoint: Checkpoint) -> None:
         save_checkpoint(self.folder / "checkpoints", checkpoint)
@@ -72,8 +78,8 @@ class Workplace:
         return load_checkpoint(self.folder / "checkpoints")
 
     def note(self, status: Mapping[str, Any]) -> None:
-        """How it ended without being finished."""
-        write_json(self.folder / "status.json", status)
+        """The error it ended in; the same command tries again."""
+        write_json(self.folder / ERROR, status)
 
     def finish(
         self,
