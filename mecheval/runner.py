@@ -64,23 +64,20 @@ def run(
     place = Workplace(Path(out) / experiment.name)
     if found := place.finished:
         return _as_found(found, experiment, made)
+    _check_strangers(experiment)
     with place.claimed():
         if found := place.finished or place.recovered():
             return _as_found(found, experiment, made)
         place.begin({"key": experiment.key, **experiment.fields()}, made)
-        _check_strangers(experiment)
         session = Session.open(experiment, place, settings.device, watchers)
         try:
             return session.carry_out(settings.save_every, made)
         except MechevalError:
             raise
         except Exception as error:
-            place.note(
-                {"status": "error", "reason": f"{type(error).__name__}: {error}", "steps": session.training.step}
-            )
-            raise RunFailed(
-                f"{place.folder} failed at step {session.training.step}: {type(error).__name__}: {error}"
-            ) from error
+            reason = f"step {session.training.step}: {type(error).__name__}: {error}"
+            place.note({"reason": reason})
+            raise RunFailed(f"{place.folder}: {reason}") from error
 
 
 @dataclass
@@ -114,6 +111,16 @@ class Session:
     def carry_out(self, save_every: float, made: Mapping[str, Any]) -> Run:
         for watcher in self.watchers:
             watcher.start(self.experiment, self.training.step)
+        ended = "not finished"
+        try:
+            found = self._finished(save_every, made)
+            ended = found.status
+        finally:
+            for watcher in self.watchers:
+                watcher.finish(ended)
+        return found
+
+    def _finished(self, save_every: float, made: Mapping[str, Any]) -> Run:
         status: dict[str, Any] = {"status": "done", "key": self.experiment.key}
         rows: list[Measurement] = []
         files: dict[str, bytes] = {}
@@ -123,11 +130,9 @@ class Session:
             files["weights.safetensors"] = packed(self.training.model.state_dict())
             files["optimiser.safetensors"] = packed(self.training.optimiser_tensors())
         except Diverged as error:
-            status |= {"status": "diverged", "reason": error.reason}
+            status |= {"status": "diverged", "reason": str(error)}
             self.training.curve[:] = [_without(row, JUDGEMENTS) for row in self.training.curve]
         status["steps"] = self.training.step
-        for watcher in self.watchers:
-            watcher.finish(status["status"])
         return self.place.finish(
             {"status": status, "provenance": provenance(made, self.clock, self.started)},
             {"curve": self.training.curve, "rows": [row.to_dict() for row in rows]},

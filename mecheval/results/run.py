@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 CHECKSUMS = "checksums.json"
 PARTIAL = ".partial"
+SUMMARY = ("key", "status", "reason", "folder", "steps", "metrics")
 
 
 @dataclass(frozen=True)
@@ -74,9 +75,8 @@ class Run:
         homes = {"test": metrics, "test_unseen": metrics["unseen"], "dev": metrics["dev"]}
         for row in self.rows:
             homes[row["split"]][row["metric"]] = {name: row[name] for name in ("value", "n", "low", "high")}
-        outcome = {name: self.outcome[name] for name in ("steps", "reason") if name in self.outcome}
-        known = {"key": self.key, "status": self.status, "folder": str(self.folder)}
-        return {**known, **outcome, "metrics": metrics if self.rows else {}}
+        outcome = {**self.outcome, "folder": str(self.folder), "metrics": metrics if self.rows else {}}
+        return {name: outcome[name] for name in SUMMARY if name in outcome}
 
     def verify(self) -> None:
         """Reads everything."""
