@@ -5,16 +5,19 @@ import io
 import os
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
 
 from mecheval import terminal
 from mecheval.cli import app, main
+from mecheval.experiment import fields_of
 from mecheval.models.config import ModelConfig
 from mecheval.models.language_model import LanguageModel
 from mecheval.models.named import architectures, mixers
 from mecheval.models.site import sites
+from mecheval.options import REQUIRED
 from mecheval.plugins import build_task
 from mecheval.registry import Entry, Registry
 from mecheval.spec import print_scalar
@@ -31,6 +34,7 @@ def reference() -> str:
         parts += [f"### mecheval {name}", f"```text\n{help_text(name)}\n```"]
     for title, registry in (("Tasks", tasks), ("Architectures", architectures), ("Mixers", mixers)):
         parts += [f"## {title}", *entries(registry)]
+    parts += ["## Fields of an experiment", field_table()]
     parts += [
         "## Sites",
         "Of models with as few layers as show every kind; with more, `blocks.1`, `blocks.2` … follow.",
@@ -58,11 +62,17 @@ def entries(registry: Registry) -> Iterator[str]:
 def option_table(entry: Entry) -> str:
     rows = ["| option | default | allowed | meaning |", "|---|---|---|---|"]
     for option in entry.options:
-        default = "" if option.default is None else f"`{print_scalar(option.default)}`"
+        default = "" if option.default in (None, REQUIRED) else f"`{print_scalar(option.default)}`"
         rows.append(
             f"| `{option.name}` | {default} | {option.allowed} | {option.summary.replace('|', chr(92) + '|')} |"
         )
     return "\n".join(rows)
+
+
+def field_table() -> str:
+    """Like an entry's options, by their dotted names."""
+    fields = tuple(replace(option, name=name) for name, option in fields_of().items())
+    return option_table(Entry("experiment", "", fields))
 
 
 def site_table(architecture: str) -> str:

@@ -9,12 +9,17 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from mecheval.errors import CheckFailed, InvalidInput, MechevalError
+    from mecheval.errors import CheckFailed, InvalidInput, MechevalError, StoreError
+    from mecheval.experiment import Experiment, Settings
+    from mecheval.metrics.measurement import Measurement
     from mecheval.models.check import check_mixer
     from mecheval.models.config import ModelConfig
     from mecheval.models.language_model import LanguageModel
     from mecheval.models.site import Site, patch, record, sites
     from mecheval.plugins import build_task, load_plugin, register_mixer, register_task
+    from mecheval.results.run import Run
+    from mecheval.results.store import Results
+    from mecheval.runner import run
     from mecheval.spec import Spec
     from mecheval.tasks.batch import Corrupted, Documents
     from mecheval.tasks.check import check_task
@@ -26,12 +31,17 @@ if TYPE_CHECKING:
     from mecheval.tasks.treecall import Treecall
 
 _HOMES = {
-    "errors": ["CheckFailed", "InvalidInput", "MechevalError"],
+    "errors": ["CheckFailed", "InvalidInput", "MechevalError", "StoreError"],
+    "experiment": ["Experiment", "Settings"],
+    "metrics.measurement": ["Measurement"],
     "models.check": ["check_mixer"],
     "models.config": ["ModelConfig"],
     "models.language_model": ["LanguageModel"],
     "models.site": ["Site", "patch", "record", "sites"],
     "plugins": ["build_task", "load_plugin", "register_mixer", "register_task"],
+    "results.run": ["Run"],
+    "results.store": ["Results"],
+    "runner": ["run"],
     "spec": ["Spec"],
     "tasks.batch": ["Corrupted", "Documents"],
     "tasks.check": ["check_task"],
@@ -46,14 +56,20 @@ __all__ = [
     "CheckFailed",
     "Corrupted",
     "Documents",
+    "Experiment",
     "Grammar",
     "InvalidInput",
     "LanguageModel",
+    "Measurement",
     "MechevalError",
     "ModelConfig",
     "Recall",
+    "Results",
+    "Run",
+    "Settings",
     "Site",
     "Spec",
+    "StoreError",
     "Task",
     "Treecall",
     "build_task",
@@ -65,6 +81,7 @@ __all__ = [
     "record",
     "register_mixer",
     "register_task",
+    "run",
     "sample",
     "sites",
 ]

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -40,6 +40,7 @@ logger = logging.getLogger("mecheval")
 JUDGEMENTS = ("accuracy", "likelihood")  # what nobody may read off a model that is broken
 
 
+@runtime_checkable
 class Watcher(Protocol):
     """Somebody who is told how a run goes: a progress bar, a logger."""
 

@@ -30,6 +30,20 @@ def test_the_example_with_models_runs():
     assert "blocks.1.mixer.conv_out" in done.stdout
 
 
+def test_the_examples_of_training_run(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    page = ROOT / "docs" / "training.md"
+    (shell,) = blocks(page, "sh")
+    for line in shell.splitlines():
+        assert main(shlex.split(line)[1:]) == 0, capsys.readouterr().err
+    (toml,) = blocks(page, "toml")
+    (tmp_path / "experiment.toml").write_text(toml)
+    assert main(["run", "--file", "experiment.toml", "train.lr=3e-3"]) == 0, capsys.readouterr().err
+    (code,) = blocks(page, "python")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("done {'high'")
+
+
 def test_the_example_plugin_is_a_task(tmp_path, monkeypatch, capsys, own_names):
     monkeypatch.chdir(tmp_path)
     (code,) = blocks(ROOT / "docs" / "plugins.md", "python")
