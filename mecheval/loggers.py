@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 from mecheval.errors import InvalidInput
 from mecheval.experiment import Experiment
 from mecheval.options import nearest
+from mecheval.training.config import Row
 
 if TYPE_CHECKING:
     from mecheval.runner import Watcher
 
-Row = dict[str, float]
 notes = logging.getLogger("mecheval")
 
 

@@ -7,12 +7,12 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from mecheval.experiment import Experiment
+from mecheval.training.config import Row
 
 if TYPE_CHECKING:
     from mecheval.runner import Watcher
 
 REFRESH_SECONDS, LINE_SECONDS = 0.2, 5.0
-Row = dict[str, float]
 
 
 def progress() -> "Watcher":

@@ -34,7 +34,8 @@ from mecheval.tasks.batch import Documents
 from mecheval.tasks.held_out import Split
 from mecheval.tasks.honesty import texts
 from mecheval.training.batches import Batches
-from mecheval.training.train import Diverged, Row, Training, train
+from mecheval.training.config import Row
+from mecheval.training.train import Diverged, Training, train
 
 logger = logging.getLogger("mecheval")
 JUDGEMENTS = ("accuracy", "likelihood")  # what nobody may read off a model that is broken
@@ -227,5 +228,5 @@ def _signals() -> Iterator[list[int]]:
             signal.signal(number, handler)
 
 
-def _without(row: Mapping[str, float], names: Sequence[str]) -> Row:
+def _without(row: Row, names: Sequence[str]) -> Row:
     return {name: value for name, value in row.items() if name not in names}

@@ -41,7 +41,7 @@ def test_the_examples_of_training_run(tmp_path, monkeypatch, capsys):
     assert main(["run", "--file", "experiment.toml", "train.lr=3e-3"]) == 0, capsys.readouterr().err
     (code,) = blocks(page, "python")
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.startswith("done {'high'")
+    assert done.stdout.startswith("done {'value'")
 
 
 def test_the_example_plugin_is_a_task(tmp_path, monkeypatch, capsys, own_names):

@@ -8,6 +8,7 @@ from pydantic import Field
 from mecheval.options import checked
 
 Schedule = Literal["cosine", "linear", "constant"]
+Row = dict[str, int | float]  # a line of the curve: the step and what was seen there
 EPOCHS = 16  # §4.1, Associative Recall
 
 

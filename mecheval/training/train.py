@@ -11,10 +11,9 @@ from torch import Tensor
 
 from mecheval.models.language_model import LanguageModel
 from mecheval.training.batches import Batch, Batches
-from mecheval.training.config import TrainConfig
+from mecheval.training.config import Row, TrainConfig
 from mecheval.training.schedule import rate
 
-Row = dict[str, float]  # a line of the curve
 Evaluate = Callable[[LanguageModel], Row]
 
 
@@ -99,8 +98,8 @@ def train(
             scores = evaluate(model)
             _must_be_finite(training.step, dev_loss=scores["loss"])
             mean = math.fsum(training.losses) / len(training.losses)
-            row = {"step": training.step, **scores, "train_loss": mean}
-            row |= {"gradient_norm": norm, "learning_rate": learning_rate}
+            row = {"step": training.step, **scores, "train_loss": mean, "gradient_norm": norm}
+            row["learning_rate"] = learning_rate
             training.losses.clear()
             training.curve.append(row)
         yield row
