@@ -1,4 +1,4 @@
-"""What must be true of documents, said without the code that drew them."""
+"""What must be true of documents, said without the code that drew them, and how far numbers are from the truth."""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -155,3 +155,19 @@ def equal(one: Documents, other: Documents) -> bool:
     same = all(np.array_equal(getattr(one, name), getattr(other, name)) for name in arrays)
     same &= all(np.array_equal(one.roles[role], other.roles[role]) for role in one.roles)
     return same and (one.parents is None or np.array_equal(one.parents, other.parents))
+
+
+def largest(x) -> float:
+    """The largest magnitude, of a tensor or an array."""
+    return float(np.abs(_array(x)).max())
+
+
+def relative_error(found, truth, least: float = 1e-30) -> float:
+    """The largest difference, relative to the largest magnitude of the truth or at least to `least`."""
+    found, truth = _array(found), _array(truth)
+    assert found.shape == truth.shape
+    return largest(found - truth) / max(largest(truth), least)
+
+
+def _array(x) -> np.ndarray:
+    return np.asarray(x.detach().cpu() if hasattr(x, "detach") else x)

@@ -3,53 +3,55 @@
 import math
 
 import numpy as np
-import pytest
-import torch
-from by_hand import drawn, error, numbers
+from by_hand import MAX_LEN, assert_agreement, assert_built_from, assert_enough, at_every_shape, convolved, numbers
 
 from mecheval.models.mixers.base_conv import BaseConv
-from mecheval.models.ops.long_conv import TOEPLITZ_UP_TO
+from mecheval.models.ops.long_conv import TOEPLITZ_UP_TO, long_conv_ref
+from mecheval.models.ops.short_conv import short_conv_ref
 
-MAX_LEN = 320
-SHAPES = [(1, 1), (3, 1), (1, 2), (2, 5), (1, 16), (2, 33)]
-KERNELS = [1, 2, 3, 4, 7, "long"]
-PRECISION = [(torch.float64, 1e-10), (torch.float32, 1e-5)]
+CASES = at_every_shape(
+    (1, {"kernel": 1}),
+    (6, {"kernel": 1}),
+    (1, {"kernel": 3}),
+    (6, {"kernel": 2}),
+    (4, {"kernel": 4}),
+    (5, {"kernel": 64}),
+    (1, {"kernel": "long"}),
+    (6, {"kernel": "long"}),
+    (4, {"kernel": "long"}, {"filter.mlp.2.weight": 100}),
+)
 
 
 def by_hand(w, x, kernel):
-    filtered = long_filter(w, x.shape[1]) if kernel == "long" else w["conv.weight"][:, 0, ::-1].T
+    short = None if kernel == "long" else w["conv.weight"][:, 0, ::-1].T  # the last tap is on the present token
+    taps = np.array([long_tap(w, i) for i in range(x.shape[1])]) if short is None else short
     y = np.empty_like(x)
-    for b, t in np.ndindex(x.shape[:2]):
-        conv = sum(filtered[i] * x[b, t - i] for i in range(min(t + 1, len(filtered))))
-        conv = conv + (x[b, t] if kernel == "long" else w["conv.bias"])
-        y[b, t] = conv * (w["projection.weight"] @ x[b, t] + w["projection.bias"]) + x[b, t]
+    for b, z in enumerate(x):
+        conv = convolved(z, taps) + (z if short is None else w["conv.bias"])
+        y[b] = conv * (z @ w["projection.weight"].T + w["projection.bias"]) + z
     return y
 
 
-def long_filter(w, time):
-    taps = []
-    for i in range(time):
-        angle = 1e-4 * 2 * math.pi * i / MAX_LEN
-        # the features are kept as float32, as published
-        position = np.float64(np.float32([i / (MAX_LEN - 1), math.cos(angle), -math.sin(angle)]))
-        hidden = np.maximum(w["filter.mlp.0.weight"] @ position + w["filter.mlp.0.bias"], 0)
-        taps.append(w["filter.mlp.2.weight"] @ hidden + w["filter.mlp.2.bias"])
-    return taps
+def long_tap(w, i):
+    angle = 1e-4 * 2 * math.pi * i / MAX_LEN
+    # the features are kept as float32, as published
+    position = np.float64(np.float32([i / (MAX_LEN - 1), math.cos(angle), -math.sin(angle)]))
+    hidden = np.maximum(w["filter.mlp.0.weight"] @ position + w["filter.mlp.0.bias"], 0)
+    return w["filter.mlp.2.weight"] @ hidden + w["filter.mlp.2.bias"]
 
 
-@pytest.mark.parametrize(("dtype", "tolerance"), PRECISION, ids=["float64", "float32"])
-@pytest.mark.parametrize("kernel", KERNELS)
-@pytest.mark.parametrize(("batch", "time"), SHAPES)
-def test_the_output_is_the_gated_sum(batch, time, kernel, dtype, tolerance):
-    for d_model in (1, 6):
-        mixer = drawn(BaseConv(d_model, MAX_LEN, kernel=kernel), dtype)
-        x = torch.randn(batch, time, d_model, dtype=dtype)
-        assert error(mixer(x), by_hand(numbers(mixer), x.double().numpy(), kernel)) <= tolerance
+def test_the_output_is_the_gated_sum():
+    for case in CASES:
+        mixer, x = case.drawn(BaseConv)
+        assert_agreement(case, mixer, x, by_hand(numbers(mixer), x.double().numpy(), **case.options))
 
 
-@pytest.mark.parametrize(("dtype", "tolerance"), PRECISION, ids=["float64", "float32"])
-@pytest.mark.parametrize("time", [TOEPLITZ_UP_TO, TOEPLITZ_UP_TO + 1, MAX_LEN])
-def test_the_output_is_the_gated_sum_where_the_fft_takes_over(time, dtype, tolerance):
-    mixer = drawn(BaseConv(4, MAX_LEN, kernel="long"), dtype)
-    x = torch.randn(1, time, 4, dtype=dtype)
-    assert error(mixer(x), by_hand(numbers(mixer), x.double().numpy(), "long")) <= tolerance
+def test_it_is_the_mixer_of_plain_operations():
+    twins = {"layers.short_conv": short_conv_ref, "mixers.base_conv.long_conv": long_conv_ref}
+    assert_built_from(twins, BaseConv, CASES)
+
+
+def test_there_are_enough_cases_and_in_some_the_fft_takes_over_or_the_kernel_is_wider_than_the_stream():
+    assert_enough(CASES)
+    assert any(case.options["kernel"] == "long" and case.time > TOEPLITZ_UP_TO for case in CASES)
+    assert any(case.options["kernel"] == 64 and case.time < 64 for case in CASES)

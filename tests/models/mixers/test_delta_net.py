@@ -5,33 +5,47 @@ import math
 import numpy as np
 import pytest
 import torch
-from by_hand import drawn, error, numbers
+from by_hand import (
+    Case,
+    assert_agreement,
+    assert_built_from,
+    assert_enough,
+    at_every_shape,
+    convolved,
+    numbers,
+    recorded,
+    silu,
+)
+from facts import relative_error
 
 from mecheval.models.layers import l2_normalised
 from mecheval.models.mixers.delta_net import DeltaNet
+from mecheval.models.ops.delta_rule import CHUNK, delta_rule_ref
+from mecheval.models.ops.short_conv import short_conv_ref
 from mecheval.models.site import record
 
-SHAPES = [(1, 1), (3, 1), (1, 2), (2, 5), (1, 16), (2, 33), (1, 67), (1, 150)]
-OPTIONS = [(4, 1, 4), (4, 1, 0), (6, 3, 1), (8, 2, 2), (8, 2, 0), (12, 3, 3)]
-PRECISION = [(torch.float64, 1e-10), (torch.float32, 1e-5)]
-
-
-def silu(z):
-    return z / (1 + np.exp(-z))
+CASES = at_every_shape(
+    (4, {}),
+    (4, {"d_conv": 0}),
+    (6, {"heads": 3, "d_conv": 1}),
+    (8, {"heads": 2, "d_conv": 2}),
+    (8, {"heads": 2, "d_conv": 0}),
+    (12, {"heads": 3, "d_conv": 3}),
+    (4, {"d_conv": 2}, {"b_proj.weight": 100}),
+    (8, {"heads": 2}, {"b_proj.weight": 100}),
+    (6, {"d_conv": 16}),
+)
+# chunks are of equal length: there are two from 96 tokens on, three from 161
+CASES += [Case(1, time, 8, {"heads": 2}) for time in (95, 96, 97, 160, 161)]
 
 
 def projected(w, x, which, d_conv):
-    """silu(conv(W x)) of one document; the last tap is the present token's."""
+    """silu(conv(W x)) of one document; the last tap is on the present token."""
     z = x @ w[f"{which}_proj.weight"].T
-    if not d_conv:
-        return silu(z)
-    taps = w[f"{which}_conv.weight"][:, 0]
-    return silu(
-        np.array([sum(taps[:, d_conv - 1 - i] * z[t - i] for i in range(min(d_conv, t + 1))) for t in range(len(z))])
-    )
+    return silu(convolved(z, w[f"{which}_conv.weight"][:, 0, ::-1].T) if d_conv else z)
 
 
-def by_hand(w, x, heads, d_conv):
+def by_hand(w, x, heads=1, d_conv=4):
     d_head = x.shape[-1] // heads
     y, states = np.empty_like(x), np.empty((*x.shape[:2], heads, d_head, d_head))
     for b in range(len(x)):
@@ -51,26 +65,32 @@ def by_hand(w, x, heads, d_conv):
     return y, states
 
 
-@pytest.mark.parametrize(("dtype", "tolerance"), PRECISION, ids=["float64", "float32"])
-@pytest.mark.parametrize(("d_model", "heads", "d_conv"), OPTIONS)
-@pytest.mark.parametrize(("batch", "time"), SHAPES)
-def test_the_output_is_the_recurrence(batch, time, d_model, heads, d_conv, dtype, tolerance):
-    mixer = drawn(DeltaNet(d_model, 128, heads=heads, d_conv=d_conv), dtype)
-    x = torch.randn(batch, time, d_model, dtype=dtype)
-    y, states = by_hand(numbers(mixer), x.double().numpy(), heads, d_conv)
-    assert error(mixer(x), y) <= tolerance
-    with record(mixer, ["state"]) as seen:
-        assert error(mixer(x), y) <= tolerance, "the output must not depend on who looks"
-    assert error(seen["state"], states) <= tolerance
+def test_the_output_is_the_recurrence():
+    for case in CASES:
+        mixer, x = case.drawn(DeltaNet)
+        y, states = by_hand(numbers(mixer), x.double().numpy(), **case.options)
+        assert_agreement(case, mixer, x, y, state=states)
 
 
-@pytest.mark.parametrize(("d_model", "heads", "d_conv"), [(1, 1, 4), (8, 8, 3)])
-@pytest.mark.parametrize(("batch", "time"), SHAPES)
-def test_the_output_is_the_recurrence_in_heads_of_one_channel(batch, time, d_model, heads, d_conv):
-    # only in float64: their norm divides by √(o² + 1e-5), so that the rounding of a small o grows 300-fold
-    mixer = drawn(DeltaNet(d_model, 128, heads=heads, d_conv=d_conv), torch.float64)
-    x = torch.randn(batch, time, d_model, dtype=torch.float64)
-    assert error(mixer(x), by_hand(numbers(mixer), x.numpy(), heads, d_conv)[0]) <= 1e-10
+def test_it_is_the_mixer_of_plain_operations():
+    twins = {"layers.short_conv": short_conv_ref, "mixers.delta_net.delta_rule": delta_rule_ref}
+    assert_built_from(twins, DeltaNet, CASES)
+
+
+def test_there_are_enough_cases_and_some_replace_all_that_a_key_held_or_nothing():
+    assert_enough(CASES)
+    assert {CHUNK - 1, CHUNK, CHUNK + 1, 2 * CHUNK - 1, 2 * CHUNK, 2 * CHUNK + 1} < {case.time for case in CASES}
+    beta = torch.cat([rates.flatten() for rates in recorded("beta", DeltaNet, CASES)])
+    assert float(beta.min()) < 1e-30
+    assert float(beta.max()) == 1
+
+
+def test_the_output_is_the_recurrence_in_heads_of_one_channel():
+    # float32 to 1e-4: their norm divides by √(o² + 1e-5), so that the rounding of a small o grows 300-fold
+    for case in at_every_shape((1, {}), (8, {"heads": 8, "d_conv": 3})):
+        mixer, x = case.drawn(DeltaNet)
+        y, states = by_hand(numbers(mixer), x.double().numpy(), **case.options)
+        assert_agreement(case, mixer, x, y, {torch.float64: 1e-10, torch.float32: 1e-4}, state=states)
 
 
 @pytest.mark.parametrize("heads", [1, 2])
@@ -79,9 +99,9 @@ def test_the_memory_reads_what_flas_naive_rule_reads(heads, monkeypatch):
         "fla.ops.delta_rule.naive", reason="needs flash-linear-attention and triton", exc_type=ImportError
     )
     monkeypatch.setattr(torch.Tensor, "float", torch.Tensor.double)  # it would compute in float32
-    mixer = drawn(DeltaNet(8, 128, heads=heads), torch.float64)
-    with record(mixer, ["q_conv_out", "k_conv_out", "v_conv_out", "beta", "head_out"]) as seen:
-        mixer(torch.randn(2, 67, 8, dtype=torch.float64))
+    mixer, x = Case(2, 67, 8, {"heads": heads}).drawn(DeltaNet)
+    with record(mixer.double(), ["q_conv_out", "k_conv_out", "v_conv_out", "beta", "head_out"]) as seen:
+        mixer(x.double())
     q, k, v = (seen[f"{which}_conv_out"].unflatten(-1, (heads, -1)).transpose(1, 2) for which in "qkv")
     o, _ = naive.delta_rule_recurrence(l2_normalised(q), l2_normalised(k), v, seen["beta"].transpose(1, 2))
-    assert error(seen["head_out"], o.transpose(1, 2).detach().numpy()) <= 1e-10
+    assert relative_error(seen["head_out"], o.transpose(1, 2)) <= 1e-10

@@ -1,18 +1,26 @@
 """H3 worked out again by the recurrences of its two state space models, token by token."""
 
 import numpy as np
-import pytest
-import torch
-from by_hand import drawn, error, numbers
+from by_hand import assert_agreement, assert_built_from, assert_enough, at_every_shape, numbers
 
 from mecheval.models.mixers.h3 import H3
+from mecheval.models.ops.filters import diagonal_filter_ref, shift_filter_ref
+from mecheval.models.ops.long_conv import TOEPLITZ_UP_TO, long_conv_ref
 
-SHAPES = [(1, 1), (3, 1), (1, 2), (2, 5), (1, 16), (2, 33)]
-OPTIONS = [(1, 4, 1), (4, 8, 1), (4, 8, 2), (8, 2, 2), (8, 64, 4), (8, 8, 8), (4, 1024, 2)]
-PRECISION = [(torch.float64, 1e-10), (torch.float32, 1e-5)]
+CASES = at_every_shape(
+    (1, {"d_state": 4, "head_dim": 1}),
+    (4, {"d_state": 8, "head_dim": 1}),
+    (4, {"d_state": 8}),
+    (8, {"d_state": 2}),
+    (8, {"d_state": 64, "head_dim": 4}),
+    (4, {"d_state": 8, "head_dim": 4}),
+    (4, {"d_state": 1024}),
+    (4, {"d_state": 16}, {"diagonal.log_dt": 3}),
+    (4, {"d_state": 16}, {"diagonal.log_dt": -1}),
+)
 
 
-def by_hand(w, x, head_dim):
+def by_hand(w, x, head_dim=2):
     d_model, heads = x.shape[-1], x.shape[-1] // head_dim
     dt = np.exp(w["diagonal.log_dt"])[:, None]
     A = -np.exp(w["diagonal.log_A_real"]) + 1j * w["diagonal.A_imag"]
@@ -37,19 +45,21 @@ def by_hand(w, x, head_dim):
     return y
 
 
-@pytest.mark.parametrize(("dtype", "tolerance"), PRECISION, ids=["float64", "float32"])
-@pytest.mark.parametrize(("d_model", "d_state", "head_dim"), OPTIONS)
-@pytest.mark.parametrize(("batch", "time"), SHAPES)
-def test_the_output_is_the_recurrence_of_both_state_space_models(
-    batch, time, d_model, d_state, head_dim, dtype, tolerance
-):
-    mixer = drawn(H3(d_model, 64, d_state=d_state, head_dim=head_dim), dtype)
-    x = torch.randn(batch, time, d_model, dtype=dtype)
-    assert error(mixer(x), by_hand(numbers(mixer), x.double().numpy(), head_dim)) <= tolerance
+def test_the_output_is_the_recurrence_of_both_state_space_models():
+    for case in CASES:
+        mixer, x = case.drawn(H3)
+        truth = by_hand(numbers(mixer), x.double().numpy(), case.options.get("head_dim", 2))
+        assert_agreement(case, mixer, x, truth)
 
 
-@pytest.mark.parametrize(("dtype", "tolerance"), PRECISION, ids=["float64", "float32"])
-def test_the_output_is_the_recurrence_where_the_fft_takes_over(dtype, tolerance):
-    mixer = drawn(H3(4, 320, d_state=64), dtype)
-    x = torch.randn(1, 300, 4, dtype=dtype)
-    assert error(mixer(x), by_hand(numbers(mixer), x.double().numpy(), 2)) <= tolerance
+def test_it_is_the_mixer_of_plain_operations():
+    twins = {"long_conv": long_conv_ref, "shift_filter": shift_filter_ref, "diagonal_filter": diagonal_filter_ref}
+    assert_built_from({f"mixers.h3.{name}": twin for name, twin in twins.items()}, H3, CASES)
+
+
+def test_there_are_enough_cases_and_some_steps_are_minute_and_some_huge():
+    assert_enough(CASES)
+    assert any(case.time > TOEPLITZ_UP_TO for case in CASES)
+    steps = np.concatenate([np.exp(numbers(case.drawn(H3)[0])["diagonal.log_dt"]) for case in CASES])
+    assert steps.min() < 1e-7
+    assert steps.max() > 10

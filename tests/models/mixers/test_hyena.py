@@ -5,32 +5,34 @@ import math
 import numpy as np
 import pytest
 import torch
-from by_hand import drawn, error, numbers
+from by_hand import MAX_LEN, assert_agreement, assert_built_from, assert_enough, at_every_shape, convolved, numbers
 
 from mecheval.models.mixers.hyena import Hyena
-from mecheval.models.ops.long_conv import TOEPLITZ_UP_TO
+from mecheval.models.ops.long_conv import TOEPLITZ_UP_TO, long_conv_ref
+from mecheval.models.ops.short_conv import short_conv_ref
 
-MAX_LEN = 320
-SHAPES = [(1, 1), (3, 1), (1, 2), (2, 5), (1, 16), (2, 33)]
-OPTIONS = [(1, 4, 3, False), (4, 8, 3, True), (4, 1, 1, False), (6, 8, 2, True), (6, 64, 4, False), (5, 64, 3, False)]
-PRECISION = [(torch.float64, 1e-10), (torch.float32, 1e-5)]
+CASES = at_every_shape(
+    (1, {"filter_order": 4}),
+    (4, {"filter_order": 8, "skip": True}),
+    (4, {"filter_order": 1, "short": 1}),
+    (6, {"filter_order": 8, "short": 2, "skip": True}),
+    (6, {"short": 4}),
+    (5, {"filter_order": 16, "short": 64}),
+    (4, {"filter_order": 8}, {"filter.decay": 0}),
+    (4, {"filter_order": 8, "skip": True}, {"filter.decay": 1000}),
+    (3, {"filter_order": 8}, {"filter.frequency": 3}),
+)
 
 
 def by_hand(w, x, decay):
-    time, d_model = x.shape[1:]
-    long = [long_tap(w, i, decay) for i in range(time)]
-    short = w["short_conv.weight"][:, 0, ::-1].T
+    short = w["short_conv.weight"][:, 0, ::-1].T  # the last tap is on the present token
+    long = np.array([long_tap(w, i, decay) for i in range(x.shape[1])])
     y = np.empty_like(x)
     for b in range(len(x)):
         z = x[b] @ w["in_proj.weight"].T + w["in_proj.bias"]
-        gated = np.empty((time, d_model))
-        for t in range(time):
-            conv = w["short_conv.bias"] + sum(short[i] * z[t - i] for i in range(min(len(short), t + 1)))
-            x1, x2, v = conv[:d_model], conv[d_model : 2 * d_model], conv[2 * d_model :]
-            gated[t] = x1 * v
-            out = sum(long[i] * gated[t - i] for i in range(t + 1))
-            out = out + w["D"] * gated[t] if "D" in w else out
-            y[b, t] = w["out_proj.weight"] @ (x2 * out) + w["out_proj.bias"]
+        x1, x2, v = np.split(convolved(z, short) + w["short_conv.bias"], 3, axis=1)
+        out = convolved(x1 * v, long) + w.get("D", 0) * x1 * v
+        y[b] = (x2 * out) @ w["out_proj.weight"].T + w["out_proj.bias"]
     return y
 
 
@@ -42,29 +44,33 @@ def long_tap(w, i, decay):
     return (w["filter.out.weight"] @ h) * np.exp(-t * decay)
 
 
-@pytest.mark.parametrize(("dtype", "tolerance"), PRECISION, ids=["float64", "float32"])
-@pytest.mark.parametrize(("d_model", "filter_order", "short", "skip"), OPTIONS)
-@pytest.mark.parametrize(("batch", "time"), SHAPES)
-def test_the_output_is_the_gated_sum(batch, time, d_model, filter_order, short, skip, dtype, tolerance):
-    mixer = drawn(Hyena(d_model, MAX_LEN, filter_order=filter_order, short=short, skip=skip), dtype)
-    assert ("D" in numbers(mixer)) == skip
-    x = torch.randn(batch, time, d_model, dtype=dtype)
-    assert error(mixer(x), by_hand(numbers(mixer), x.double().numpy(), rates(mixer))) <= tolerance
-
-
-@pytest.mark.parametrize(("dtype", "tolerance"), PRECISION, ids=["float64", "float32"])
-@pytest.mark.parametrize("time", [TOEPLITZ_UP_TO, TOEPLITZ_UP_TO + 1, MAX_LEN])
-def test_the_output_is_the_gated_sum_where_the_fft_takes_over(time, dtype, tolerance):
-    mixer = drawn(Hyena(4, MAX_LEN, skip=True), dtype)
-    x = torch.randn(1, time, 4, dtype=dtype)
-    assert error(mixer(x), by_hand(numbers(mixer), x.double().numpy(), rates(mixer))) <= tolerance
-
-
-def rates(mixer):
+def rates(mixer, factor):
     """The decay as float32 keeps it, after a look at whether it is the right one."""
     channels = len(mixer.filter.decay)
     slow, fast = -math.log(0.01) / 1.5, -math.log(0.01) / 0.3
-    expected = [slow + (fast - slow) * c / max(channels - 1, 1) for c in range(channels)]
+    expected = [factor * (slow + (fast - slow) * c / max(channels - 1, 1)) for c in range(channels)]
     decay = mixer.filter.decay.double().numpy()
     assert decay == pytest.approx(expected, rel=1e-6)
     return decay
+
+
+def test_the_output_is_the_gated_sum():
+    for case in CASES:
+        mixer, x = case.drawn(Hyena)
+        w, decay = numbers(mixer), rates(mixer, case.scaled.get("filter.decay", 1))
+        assert ("D" in w) == case.options.get("skip", False)
+        assert_agreement(case, mixer, x, by_hand(w, x.double().numpy(), decay))
+
+
+def test_it_is_the_mixer_of_plain_operations():
+    twins = {"layers.short_conv": short_conv_ref, "mixers.hyena.long_conv": long_conv_ref}
+    assert_built_from(twins, Hyena, CASES)
+
+
+def test_there_are_enough_cases_and_some_filters_never_fall_and_some_at_once():
+    assert_enough(CASES)
+    assert any(case.time > TOEPLITZ_UP_TO for case in CASES)
+    rates = torch.cat([case.drawn(Hyena)[0].filter.decay for case in CASES])
+    second = torch.exp(-rates / (MAX_LEN - 1))  # the second tap is the first one times this, but for the MLP
+    assert float(second.min()) < 1e-9
+    assert float(second.max()) == 1

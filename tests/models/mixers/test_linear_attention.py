@@ -3,32 +3,38 @@
 import math
 
 import numpy as np
-import pytest
 import torch
-from by_hand import drawn, error, numbers
+from by_hand import assert_agreement, assert_built_from, assert_enough, at_every_shape, numbers, recorded
 
 from mecheval.models.mixers.linear_attention import LinearAttention
-from mecheval.models.site import record
+from mecheval.models.ops.linear_attention import linear_attention_ref
 
-SHAPES = [(1, 1), (3, 1), (1, 2), (2, 5), (1, 16), (2, 33)]
-WIDTHS = [(4, 1, 1), (4, 8, 1), (6, 3, 3), (8, 8, 2), (8, 5, 8), (12, 16, 4)]
-PRECISION = [(torch.float64, 1e-10), (torch.float32, 1e-5)]
+CASES = at_every_shape(
+    (4, {"feature_dim": 1}),
+    (1, {}),
+    (4, {}),
+    (6, {"feature_dim": 3, "heads": 3}),
+    (8, {"heads": 2}),
+    (8, {"feature_dim": 5, "heads": 8}),
+    (12, {"feature_dim": 16, "heads": 4}),
+    (6, {"heads": 2}, {"q_proj.weight": 30, "k_proj.weight": 30}),
+    (6, {"heads": 2}, {"q_proj.weight": 1e-4}),
+)
 
 
 def taylor(z):
     """exp(q·k/√d) ≈ φ(q)·φ(k): 1, then d^−¼ z_i, then z_i z_j / √2 √d for all pairs."""
     d = len(z)
-    first = [z[i] / d**0.25 for i in range(d)]
-    second = [z[i] * z[j] / (math.sqrt(2) * math.sqrt(d)) for i in range(d) for j in range(d)]
-    return np.array([1.0, *first, *second])
+    return np.array([1, *(z / d**0.25), *(np.outer(z, z).ravel() / (math.sqrt(2) * math.sqrt(d)))])
 
 
-def by_hand(w, x, feature_dim, heads):
-    d_model, d_head = x.shape[-1], x.shape[-1] // heads
-    y = np.empty_like(x)
-    for b in range(len(x)):
-        memory, norm = [0] * heads, [0] * heads
-        for t in range(x.shape[1]):
+def by_hand(w, x, feature_dim=8, heads=1):
+    batch, time, d_model = x.shape
+    d_head = d_model // heads
+    y, scores = np.empty_like(x), np.zeros((batch, heads, time, time))
+    for b in range(batch):
+        memory, norm, keys = [0] * heads, [0] * heads, [[] for _ in range(heads)]
+        for t in range(time):
             read = np.empty(d_model)
             for h in range(heads):
                 features = slice(h * feature_dim, (h + 1) * feature_dim)
@@ -36,18 +42,33 @@ def by_hand(w, x, feature_dim, heads):
                 q, k = (taylor(w[f"{name}.weight"][features] @ x[b, t]) for name in ("q_proj", "k_proj"))
                 memory[h] = memory[h] + np.outer(k, w["v_proj.weight"][values] @ x[b, t])
                 norm[h] = norm[h] + k
+                keys[h].append(k)
                 read[values] = q @ memory[h] / (q @ norm[h] + 1e-12)
+                scores[b, h, t, : t + 1] = keys[h] @ q / (q @ norm[h] + 1e-12)
             y[b, t] = w["o_proj.weight"] @ read
-    return y
+    return y, scores
 
 
-@pytest.mark.parametrize(("dtype", "tolerance"), PRECISION, ids=["float64", "float32"])
-@pytest.mark.parametrize(("d_model", "feature_dim", "heads"), WIDTHS)
-@pytest.mark.parametrize(("batch", "time"), SHAPES)
-def test_the_output_is_the_recurrence_over_features(batch, time, d_model, feature_dim, heads, dtype, tolerance):
-    mixer = drawn(LinearAttention(d_model, 64, feature_dim=feature_dim, heads=heads), dtype)
-    x = torch.randn(batch, time, d_model, dtype=dtype)
-    truth = by_hand(numbers(mixer), x.double().numpy(), feature_dim, heads)
-    assert error(mixer(x), truth) <= tolerance
-    with record(mixer, ["scores"]):
-        assert error(mixer(x), truth) <= tolerance, "the output must not depend on who looks"
+def test_the_output_is_the_recurrence_over_features():
+    for case in CASES:
+        mixer, x = case.drawn(LinearAttention)
+        y, scores = by_hand(numbers(mixer), x.double().numpy(), **case.options)
+        assert_agreement(case, mixer, x, y, scores=scores)
+
+
+def mixing_weights_ref(q, k):
+    """What the recurrence reads of values that are one-hot."""
+    time, heads = q.shape[1:3]
+    one_hot = torch.eye(time, dtype=q.dtype)[:, None].expand(len(q), time, heads, time)
+    return linear_attention_ref(q, k, one_hot).transpose(1, 2)
+
+
+def test_it_is_the_mixer_of_plain_operations():
+    assert_built_from({"mixers.linear_attention.mixing_weights": mixing_weights_ref}, LinearAttention, CASES)
+
+
+def test_there_are_enough_cases_and_in_some_queries_and_keys_are_minute_or_huge():
+    assert_enough(CASES)
+    queries = [float(q.abs().max()) for q in recorded("query", LinearAttention, CASES)]
+    assert min(queries) < 1e-3
+    assert max(queries) > 30

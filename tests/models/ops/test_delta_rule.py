@@ -9,6 +9,8 @@ from types import ModuleType
 import pytest
 import torch
 import torch.nn.functional as F
+from by_hand import largest_error
+from facts import relative_error
 from torch.autograd import gradcheck, gradgradcheck
 
 from mecheval.errors import InvalidInput
@@ -28,31 +30,18 @@ def drawn(batch, time, heads, d_key, d_value, dtype=torch.float64):
     return [x.requires_grad_() for x in (q, F.normalize(k, dim=-1), v, beta)]
 
 
-def largest_error(inputs):
-    """Of the output and of all gradients, each relative to its largest magnitude; the truth is in double precision."""
-    exact = [x.detach().double().requires_grad_() for x in inputs]
-    o, truth = delta_rule(*inputs), delta_rule_ref(*exact)
-    g = torch.randn(truth.shape, generator=torch.Generator().manual_seed(1), dtype=o.dtype)
-    found = [o, *torch.autograd.grad(o, inputs, g)]
-    wanted = [truth, *torch.autograd.grad(truth, exact, g.double())]
-    assert [x.shape for x in found] == [x.shape for x in wanted]
-    return max(
-        ((a - b).abs().max() / b.abs().max().clamp(min=1e-30)).item() for a, b in zip(found, wanted, strict=True)
-    )
-
-
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_chunks_of_four_have_the_values_and_gradients_of_the_recurrence(shape, monkeypatch):
     monkeypatch.setattr(module, "CHUNK", 4)
-    assert largest_error(drawn(*shape)) < 1e-10
-    assert largest_error(drawn(*shape, dtype=torch.float32)) < 1e-5
+    assert largest_error(delta_rule, delta_rule_ref, drawn(*shape)) < 1e-10
+    assert largest_error(delta_rule, delta_rule_ref, drawn(*shape, dtype=torch.float32)) < 1e-5
 
 
 @pytest.mark.parametrize("time", AROUND_CHUNKS)
 def test_lengths_around_the_chunk_have_the_values_and_gradients_of_the_recurrence(time):
     for shape in ((2, time, 1, 8, 8), (1, time, 2, 5, 3)):
-        assert largest_error(drawn(*shape)) < 1e-10
-        assert largest_error(drawn(*shape, dtype=torch.float32)) < 1e-5
+        assert largest_error(delta_rule, delta_rule_ref, drawn(*shape)) < 1e-10
+        assert largest_error(delta_rule, delta_rule_ref, drawn(*shape, dtype=torch.float32)) < 1e-5
 
 
 def test_there_are_enough_shapes():
@@ -69,7 +58,7 @@ def test_extreme_rates_and_repeated_keys_agree_as_well(beta, repeated, time):
         period = {"all keys": 1, "every third key": 3, "no key": time}[repeated]
         k = k[:, torch.arange(time) % period]
         rates = rates if beta is None else torch.full_like(rates, beta)
-        assert largest_error([x.requires_grad_() for x in (q, k, v, rates)]) < most
+        assert largest_error(delta_rule, delta_rule_ref, [x.requires_grad_() for x in (q, k, v, rates)]) < most
 
 
 @pytest.mark.parametrize("time", [1, 3, 6])
@@ -157,7 +146,7 @@ def test_fla_agrees_with_the_equation():
     q, k, v = (torch.nn.functional.normalize(torch.randn(2, 33, 2, 64), dim=-1).cuda() for _ in "qkv")
     beta = torch.rand(2, 33, 2).cuda()
     found, exact = delta_rule(q, k, v, beta, backend="fla"), delta_rule_ref(q, k, v, beta)
-    assert (found - exact).abs().max() <= 1e-4 * exact.abs().max()
+    assert relative_error(found, exact) <= 1e-4
 
 
 def test_a_backend_that_is_not_there_is_refused_in_one_line(monkeypatch):

@@ -5,6 +5,7 @@ from itertools import product
 
 import pytest
 import torch
+from by_hand import largest_error
 from torch.autograd import gradcheck, gradgradcheck
 
 from mecheval.models.ops.linear_attention import (
@@ -23,24 +24,15 @@ def drawn(batch, time, heads, d_feature, d_head, dtype=torch.float64, scale=1.0)
     return [(scale * torch.randn(s, generator=rng, dtype=dtype)).requires_grad_() for s in shapes]
 
 
-def largest_error(fast, ref, inputs):
-    """Of the output and of all gradients, each relative to its largest magnitude; the truth is in double precision.
-
-    Or relative to a tenth: the first token attends to itself alone, so its q and k have no gradient but rounding.
-    """
-    exact = [x.detach().double().requires_grad_() for x in inputs]
-    y, truth = fast(*inputs), ref(*exact)
-    g = torch.randn(truth.shape, generator=torch.Generator().manual_seed(1), dtype=y.dtype)
-    found = [y, *torch.autograd.grad(y, inputs, g)]
-    wanted = [truth, *torch.autograd.grad(truth, exact, g.double())]
-    assert [x.shape for x in found] == [x.shape for x in wanted]
-    return max(((a - b).abs().max() / b.abs().max().clamp(min=0.1)).item() for a, b in zip(found, wanted, strict=True))
+def error(inputs):
+    """Relative to a tenth at least: the first token attends to itself alone, so its q and k have no gradient."""
+    return largest_error(linear_attention, linear_attention_ref, inputs, least=0.1)
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_the_quadratic_view_has_the_values_and_gradients_of_the_recurrence(shape):
-    assert largest_error(linear_attention, linear_attention_ref, drawn(*shape)) < 1e-10
-    assert largest_error(linear_attention, linear_attention_ref, drawn(*shape, dtype=torch.float32)) < 1e-5
+    assert error(drawn(*shape)) < 1e-10
+    assert error(drawn(*shape, dtype=torch.float32)) < 1e-5
 
 
 def test_there_are_enough_shapes():
@@ -51,7 +43,7 @@ def test_there_are_enough_shapes():
 def test_no_and_very_large_queries_and_keys_agree_as_well(scale):
     for dtype, most in ((torch.float64, 1e-10), (torch.float32, 1e-5)):
         inputs = drawn(2, 68, 2, 16, 8, dtype, scale)
-        assert largest_error(linear_attention, linear_attention_ref, inputs) < most
+        assert error(inputs) < most
 
 
 def test_derivatives_are_those_of_finite_differences():

@@ -4,6 +4,7 @@ from itertools import product
 
 import pytest
 import torch
+from by_hand import furthest, in_double, outcome
 from scipy.signal import lfilter
 from torch.autograd import gradcheck
 
@@ -22,27 +23,14 @@ def drawn(batch, time, channels, dtype=torch.float64):
     ]
 
 
-def outcome(form, inputs):
-    """The output and all gradients."""
-    y = form(*inputs)
-    g = torch.randn(y.shape, generator=torch.Generator().manual_seed(1), dtype=torch.float32)
-    return [y, *torch.autograd.grad(y, inputs, g.to(y.dtype))]
-
-
-def largest_error(found, wanted):
-    """Relative to the largest magnitude."""
-    assert [x.shape for x in found] == [x.shape for x in wanted]
-    return max(((a - b).abs().max() / b.abs().max()).item() for a, b in zip(found, wanted, strict=True))
-
-
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_every_form_has_the_values_and_gradients_of_the_plain_sum(shape):
     double, single = drawn(*shape), drawn(*shape, dtype=torch.float32)
     truth = outcome(long_conv_ref, double)
-    truth_of_single = outcome(long_conv_ref, [x.detach().double().requires_grad_() for x in single])
+    truth_of_single = outcome(long_conv_ref, in_double(single))
     for form in FORMS:
-        assert largest_error(outcome(form, double), truth) < 1e-10, form
-        assert largest_error(outcome(form, single), truth_of_single) < 1e-5, form
+        assert furthest(outcome(form, double), truth) < 1e-10, form
+        assert furthest(outcome(form, single), truth_of_single) < 1e-5, form
 
 
 def test_there_are_enough_shapes():
@@ -52,8 +40,8 @@ def test_there_are_enough_shapes():
 @pytest.mark.parametrize("time", [68, *NEAR_THE_CROSSOVER, 127, 128, 129, 256, 401])
 def test_the_matrix_and_the_fft_are_the_same_function(time):
     inputs, single = drawn(2, time, 3), drawn(2, time, 3, dtype=torch.float32)
-    assert largest_error(outcome(toeplitz_conv, inputs), outcome(fft_conv, inputs)) < 1e-10
-    assert largest_error(outcome(toeplitz_conv, single), outcome(fft_conv, single)) < 1e-5
+    assert furthest(outcome(toeplitz_conv, inputs), outcome(fft_conv, inputs)) < 1e-10
+    assert furthest(outcome(toeplitz_conv, single), outcome(fft_conv, single)) < 1e-5
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -100,7 +88,7 @@ def test_any_layout_in_memory_gives_the_same(form):
     x, k = drawn(4, 6, 5)
     strewn = [x.detach().permute(2, 0, 1).contiguous().permute(1, 2, 0), k.detach().t().contiguous().t()]
     assert not any(part.is_contiguous() for part in strewn)
-    assert largest_error(outcome(form, [s.requires_grad_() for s in strewn]), outcome(long_conv_ref, [x, k])) < 1e-10
+    assert furthest(outcome(form, [s.requires_grad_() for s in strewn]), outcome(long_conv_ref, [x, k])) < 1e-10
     (whole,) = torch.autograd.grad(form(x, k).sum(), x)  # of which the gradient has strides of 0
     torch.testing.assert_close(whole, torch.autograd.grad(long_conv_ref(x, k).sum(), x)[0], rtol=0, atol=1e-12)
 

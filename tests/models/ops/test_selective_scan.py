@@ -8,6 +8,7 @@ from types import ModuleType
 
 import pytest
 import torch
+from facts import largest, relative_error
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from torch.autograd.graph import saved_tensors_hooks
@@ -62,10 +63,6 @@ def exact_terms(inputs):
     return results(selective_scan_ref, positive, lambda y: weights(y).abs())
 
 
-def largest(tensor):
-    return float(tensor.detach().abs().max())
-
-
 def through(backend):
     return lambda *inputs: selective_scan(*inputs, backend=backend)
 
@@ -79,7 +76,7 @@ def test_every_backend_is_the_equation_in_float64(backend, shape, seed, decays):
     inputs = draw(shape, seed, decays)
     found, expected = results(through(backend), inputs), results(selective_scan_ref, inputs)
     for name, exact in expected.items():
-        assert largest(found[name] - exact) <= 1e-10 * largest(exact) + 1e-280, name
+        assert relative_error(found[name], exact, least=1e-270) <= 1e-10, name
 
 
 @settings(max_examples=400)
@@ -274,4 +271,4 @@ def test_mamba_ssm_agrees_with_the_equation():
     inputs = [tensor.detach().cuda().requires_grad_() for tensor in draw((2, 33, 64, 16), dtype=torch.float32)]
     found = results(through("mamba_ssm"), inputs, torch.ones_like)
     for name, exact in results(selective_scan_ref, inputs, torch.ones_like).items():
-        assert largest(found[name] - exact) <= 1e-4 * largest(exact), name
+        assert relative_error(found[name], exact) <= 1e-4, name

@@ -5,6 +5,7 @@ from itertools import product
 import pytest
 import torch
 import torch.nn.functional as F
+from by_hand import largest_error
 from torch.autograd import gradcheck, gradgradcheck
 
 from mecheval.models.ops.short_conv import short_conv, short_conv_ref
@@ -16,19 +17,6 @@ def drawn(batch, time, channels, width, bias, dtype=torch.float64):
     rng = torch.Generator().manual_seed(batch + 10 * time + 1000 * channels + 10_000 * width)
     shapes = [(batch, time, channels), (channels, width), (channels,)][: 3 if bias else 2]
     return [torch.randn(shape, generator=rng, dtype=dtype, requires_grad=True) for shape in shapes]
-
-
-def largest_error(fast, ref, inputs):
-    """Of the output and of all gradients, each relative to its largest magnitude; the truth is in double precision."""
-    exact = [x.detach().double().requires_grad_() for x in inputs]
-    y, truth = fast(*inputs), ref(*exact)
-    g = torch.randn(truth.shape, generator=torch.Generator().manual_seed(1), dtype=y.dtype)
-    found = [y, *torch.autograd.grad(y, inputs, g)]
-    wanted = [truth, *torch.autograd.grad(truth, exact, g.double())]
-    assert [x.shape for x in found] == [x.shape for x in wanted]
-    return max(
-        ((a - b).abs().max() / b.abs().max().clamp(min=1e-30)).item() for a, b in zip(found, wanted, strict=True)
-    )
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
