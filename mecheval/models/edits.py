@@ -19,7 +19,7 @@ def put(value: Tensor, at: Positions | None = None) -> Edit:
 
     def change(here: Tensor, site: Site) -> Tensor:
         whole = at is not None and value.dim() == here.dim() + 1
-        return (_take(value, at, site.time) if whole and at is not None else value).to(here)
+        return (take(value, at, site.time) if whole and at is not None else value).to(here)
 
     return _edit(change, at)
 
@@ -45,7 +45,7 @@ def swap(order: Int[Tensor, " batch"], at: Positions | None = None) -> Edit:
 
 def _edit(change: Callable[[Tensor, Site], Tensor], at: Positions | None) -> Edit:
     def edit(x: Tensor, site: Site) -> Tensor:
-        here = x if at is None else _take(x, at, site.time)
+        here = x if at is None else take(x, at, site.time)
         new = change(here, site)
         if new.shape != here.shape:
             raise InvalidInput(
@@ -56,7 +56,8 @@ def _edit(change: Callable[[Tensor, Site], Tensor], at: Positions | None) -> Edi
     return edit
 
 
-def _take(x: Tensor, at: Positions, time: int) -> Tensor:
+def take(x: Tensor, at: Positions, time: int) -> Tensor:
+    """What each row has at its position."""
     return x.gather(time, _index(x, at, time)).squeeze(time)
 
 

@@ -46,7 +46,7 @@ def describe_model(model: LanguageModel, lengths: tuple[int, ...] = LENGTHS) -> 
 @torch.no_grad()
 def _flops(model: LanguageModel, time: int) -> int:
     # what runs in one kernel cannot be seen into; what is materialised to be looked at can
-    inside = [name for name in sites(model) if name.endswith((".state", ".scores"))]
+    inside = [name for name, site in sites(model).items() if site.materialised]
     with record(model, inside), _Operations() as counter:  # type: ignore[no-untyped-call]
         model(torch.zeros(1, time, dtype=torch.long))
     return counter.total - 2 * model.embedding.weight.numel() * time

@@ -42,16 +42,23 @@ class LanguageModel(nn.Module):
 
     def forward(self, tokens: Int[Tensor, "batch time"], at: Reads | None = None) -> Float[Tensor, "batch reads vocab"]:
         """Logits where they are read: at every position, or at the positions `at` of each row."""
+        return self.resume(0, self.embed(tokens), at)
+
+    def embed(self, tokens: Int[Tensor, "batch time"]) -> Stream:
         self._check(tokens)
         x = self.embedding(tokens)
         if self.positions is not None:
             x = x + self.positions.weight[: tokens.shape[1]]
-        x = self.embed_out(x)
-        *first, last = self.blocks
-        for block in first:
-            x = block(x)
-        early = None if at is None or self.final_in.used or last.looked_behind else at
-        x = self.final_in(last(x, early))
+        return self.embed_out(x)
+
+    def resume(self, layer: int, x: Stream, at: Reads | None = None) -> Float[Tensor, "batch reads vocab"]:
+        """The forward pass from the input of a block on; behind the last block, with `layer` the number of blocks."""
+        early = None
+        for block in self.blocks[layer:]:
+            if at is not None and block is self.blocks[-1] and not (self.final_in.used or block.looked_behind):
+                early = at
+            x = block(x, early)
+        x = self.final_in(x)
         if at is not None and early is None:
             x = gathered(x, at)
         return F.linear(self.norm(x), self.embedding.weight)

@@ -16,11 +16,15 @@ Edit = Callable[[Tensor, "Site"], Tensor]
 
 
 class Site(nn.Module):
-    """The identity, until somebody edits it. `axes` names the tensor's dimensions; one of them is `time`."""
+    """The identity, until somebody edits it. `axes` names the tensor's dimensions; one of them is `time`.
 
-    def __init__(self, axes: str, about: str) -> None:
+    Where `materialised`, the tensor is computed only while somebody looks, and the rest of the mixer then goes another
+    way with other roundings.
+    """
+
+    def __init__(self, axes: str, about: str, materialised: bool = False) -> None:
         super().__init__()
-        self.axes, self.about = tuple(axes.split()), about
+        self.axes, self.about, self.materialised = tuple(axes.split()), about, materialised
         self.edits: list[Edit] = []
 
     @property

@@ -26,7 +26,9 @@ class Attention(nn.Module):
         self.query = Site("batch time head d_head", "queries")
         self.key = Site("batch time head d_head", "keys")
         self.value = Site("batch time head d_head", "values")
-        self.scores = Site("batch head time source", "attention weights: where each position looks; rows sum to 1")
+        self.scores = Site(
+            "batch head time source", "attention weights: where each position looks; rows sum to 1", True
+        )
         self.head_out = Site("batch time head d_head", "what each head read, before the output projection")
 
     def forward(self, x: Stream) -> Stream:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from mecheval.models.choices import DeltaBackend, Heads, MaybeTaps, heads_divide, refuse
 from mecheval.models.layers import ShortConv, l2_normalised, split_heads
-from mecheval.models.ops.delta_rule import delta_rule, delta_states, read_states
+from mecheval.models.ops.delta_rule import delta_rule, delta_states, read_states, went_on
 from mecheval.models.site import Site
 
 Stream = Float[Tensor, "batch time d_model"]
@@ -38,7 +38,9 @@ class DeltaNet(nn.Module):
         self.k_conv_out = Site("batch time d_model", "keys after convolution and silu")
         self.v_conv_out = Site("batch time d_model", "values after convolution and silu")
         self.beta = Site("batch time head", "how much of what a key held is replaced")
-        self.state = Site("batch time head d_key d_value", "the memory after each token; materialised only here")
+        self.state = Site(
+            "batch time head d_key d_value", "the memory after each token; an edit goes on from there", True
+        )
         self.head_out = Site("batch time head d_head", "what each head read, before the norm")
 
     def forward(self, x: Stream) -> Stream:
@@ -59,7 +61,8 @@ class DeltaNet(nn.Module):
 
     def _remembered(self, q: Tensor, k: Tensor, v: Tensor, beta: Tensor) -> Tensor:
         if self.state.used:
-            return read_states(q, self.state(delta_states(k, v, beta)))
+            states = delta_states(k, v, beta)
+            return read_states(q, went_on(k, beta, states, self.state(states)))
         return delta_rule(q, k, v, beta, backend=self.backend)
 
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from mecheval.models.choices import ChannelState, Expand, MaybeTaps, ScanBackend
 from mecheval.models.layers import Reads, ShortConv, gathered
-from mecheval.models.ops.selective_scan import read_states, selective_scan, selective_states
+from mecheval.models.ops.selective_scan import read_states, selective_scan, selective_states, went_on
 from mecheval.models.site import Site
 
 Stream = Float[Tensor, "batch time d_model"]
@@ -45,7 +45,7 @@ class Mamba(nn.Module):
         self._start_dt()
         self.conv_out = Site("batch time d_inner", "the stream after short convolution and silu")
         self.dt = Site("batch time d_inner", "step sizes: how much each token is written and how much is forgotten")
-        self.state = Site("batch time d_inner d_state", "the state after each token; materialised only here")
+        self.state = Site("batch time d_inner d_state", "the state after each token; an edit goes on from there", True)
         self.ssm_out = Site("batch time d_inner", "what the state space model reads out")
         self.gate_out = Site("batch time d_inner", "… times the gate, before the output projection")
 
@@ -71,7 +71,8 @@ class Mamba(nn.Module):
         dt = self.dt(F.softplus(self.dt_proj(dt)))
         A = -self.A_log.exp()
         if self.state.used:
-            return read_states(self.state(selective_states(x, dt, A, B)), x, C, self.D)
+            states = selective_states(x, dt, A, B)
+            return read_states(went_on(dt, A, states, self.state(states)), x, C, self.D)
         return selective_scan(x, dt, A, B, C, self.D, backend=self.backend)
 
     @torch.no_grad()

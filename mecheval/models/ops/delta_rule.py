@@ -65,6 +65,23 @@ def delta_states(k: Keys, v: Values, beta: Rates) -> States:
     return torch.stack(states, dim=1)
 
 
+def went_on(k: Keys, beta: Rates, states: States, edited: States) -> States:
+    """Every S_t where some were edited and what follows them was not: the recurrence goes on from an edited memory.
+
+    It is linear, so the difference that an edit made is rewritten as the memory is, until the next edit.
+    """
+    if edited is states:
+        return states
+    touched = (edited != states).flatten(start_dim=2).any(dim=2)[..., None, None, None]
+    difference, results = torch.zeros_like(states[:, 0]), []
+    for t in range(states.shape[1]):
+        held = torch.einsum("bhk,bhkv->bhv", k[:, t], difference)
+        kept = difference - (beta[:, t, :, None] * k[:, t])[..., None] * held[:, :, None, :]
+        difference = torch.where(touched[:, t], edited[:, t] - states[:, t], kept)
+        results.append(torch.where(touched[:, t], edited[:, t], states[:, t] + difference))
+    return torch.stack(results, dim=1)
+
+
 def read_states(q: Keys, states: States) -> Values:
     return torch.einsum("bthk,bthkv->bthv", q, states)
 

@@ -83,6 +83,27 @@ def selective_states(
     return torch.stack(states, dim=1)
 
 
+def went_on(
+    dt: Float[Tensor, "batch time d_inner"],
+    A: Float[Tensor, "d_inner d_state"],
+    states: Float[Tensor, "batch time d_inner d_state"],
+    edited: Float[Tensor, "batch time d_inner d_state"],
+) -> Float[Tensor, "batch time d_inner d_state"]:
+    """Every h_t where some were edited and what follows them was not: the recurrence goes on from an edited state.
+
+    It is linear, so the difference that an edit made decays as the state does, until the next edit.
+    """
+    if edited is states:
+        return states
+    touched = (edited != states).any(dim=-1).any(dim=-1)[..., None, None]
+    decay = torch.exp(dt[..., None] * A)
+    difference, results = torch.zeros_like(states[:, 0]), []
+    for t in range(states.shape[1]):
+        difference = torch.where(touched[:, t], edited[:, t] - states[:, t], decay[:, t] * difference)
+        results.append(torch.where(touched[:, t], edited[:, t], states[:, t] + difference))
+    return torch.stack(results, dim=1)
+
+
 def read_states(
     states: Float[Tensor, "batch time d_inner d_state"],
     x: Float[Tensor, "batch time d_inner"],

@@ -1,0 +1,24 @@
+"""Where in a document: a role, a role and an offset (`value+1`), or a position (`@5`)."""
+
+import re
+
+import numpy as np
+from jaxtyping import Bool, Int64
+from numpy import ndarray
+
+from mecheval.errors import InvalidInput
+from mecheval.options import nearest
+from mecheval.tasks.batch import Documents
+
+_PLACE = re.compile(r"(?:@(\d+)|([a-z_]+)([+-]\d+)?)")
+
+
+def positions(docs: Documents, place: str) -> tuple[Int64[ndarray, " n"], Bool[ndarray, " n"]]:
+    """The place in each document, and which documents have it: an offset can lead out of one."""
+    found = _PLACE.fullmatch(place)
+    if not found or (found[2] and found[2] not in docs.roles):
+        known = nearest(found[2] if found and found[2] else place, docs.roles)
+        raise InvalidInput(f"role={place!r} must be a role, a role with an offset as in 'value+1', or '@5'{known}")
+    where = np.full(len(docs), int(found[1])) if found[1] else docs.roles[found[2]] + int(found[3] or 0)
+    inside = (where >= 0) & (where < docs.lengths)
+    return np.where(inside, where, 0).astype(np.int64), inside
