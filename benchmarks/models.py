@@ -5,7 +5,7 @@ A train step is forward, backward and fused AdamW at batch 32 on AR with 32 pair
 
 import argparse
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
@@ -32,6 +32,19 @@ def attention_ref(q: Any, k: Any, v: Any, seen: None = None) -> Any:
     return torch.einsum("bhts,bshd->bthd", attention_weights(q, k), v)
 
 
+def published_scan(x: Any, dt: Any, A: Any, B: Any, C: Any, D: Any) -> torch.Tensor:
+    """The sequential reference as state-spaces/mamba publishes it: channels before time, exp(dt A) and dt B x of all
+    tokens first, then a loop over their slices. The gradient of each slice is as large as the table."""
+    x, dt, B, C = (tensor.transpose(1, 2) for tensor in (x, dt, B, C))
+    decay = torch.exp(torch.einsum("bdt,dn->bdtn", dt, A))
+    written = torch.einsum("bdt,bnt,bdt->bdtn", dt, B, x)
+    state, outputs = torch.zeros_like(written[:, :, 0]), []
+    for t in range(x.shape[2]):
+        state = decay[:, :, t] * state + written[:, :, t]
+        outputs.append(torch.einsum("bdn,bn->bd", state, C[:, :, t]))
+    return (torch.stack(outputs, dim=2) + D[:, None] * x).transpose(1, 2)
+
+
 # where each op is called, and its plain form
 PLAIN = {
     "mecheval.models.layers": {"short_conv": short_conv_ref},
@@ -46,12 +59,20 @@ PLAIN = {
 }
 
 
+PUBLISHED = {
+    "mecheval.models.mixers.mamba": {
+        "selective_scan": lambda x, dt, A, B, C, D, backend: published_scan(x, dt, A, B, C, D)
+    }
+}
+
+
 @contextmanager
-def plain_ops() -> Iterator[None]:
-    modules = {name: import_module(name) for name in PLAIN}
-    fast = {(name, op): getattr(modules[name], op) for name, ops in PLAIN.items() for op in ops}
+def replaced(by: Mapping[str, Mapping[str, Callable[..., Any]]]) -> Iterator[None]:
+    """Other ops, for a while, in the modules that call them."""
+    modules = {name: import_module(name) for name in by}
+    fast = {(name, op): getattr(modules[name], op) for name, ops in by.items() for op in ops}
     try:
-        for name, ops in PLAIN.items():
+        for name, ops in by.items():
             for op, plain in ops.items():
                 setattr(modules[name], op, plain)
         yield
@@ -61,7 +82,7 @@ def plain_ops() -> Iterator[None]:
 
 
 def train_steps(architecture: str, d_model: int) -> dict[str, Callable[[], object]]:
-    """Our step, and the plain one, on the same documents."""
+    """Our step, the plain one, and for mamba the plain one with the published reference scan, on the same documents."""
     task = Recall()
     docs = task.documents(0, "train", 0, BATCH)
     tokens = torch.from_numpy(docs.tokens).long()
@@ -78,21 +99,14 @@ def train_steps(architecture: str, d_model: int) -> dict[str, Callable[[], objec
         step(model(tokens, at)[:, 0])
 
     def plain() -> None:
-        with plain_ops():
+        with replaced(PLAIN):
             step(model(tokens)[torch.arange(BATCH), at[:, 0]])
 
-    return {"ours": ours, "plain": plain}
+    def published() -> None:
+        with replaced(PLAIN | PUBLISHED):
+            step(model(tokens)[torch.arange(BATCH), at[:, 0]])
 
-
-def tabled_scan(x: Any, dt: Any, A: Any, B: Any, C: Any, D: Any) -> torch.Tensor:
-    """The sequential form usual elsewhere: exp(dt A) and dt B x of all tokens first, then a loop over their slices."""
-    decay = torch.exp(torch.einsum("btd,dn->btdn", dt, A))
-    written = torch.einsum("btd,btn,btd->btdn", dt, B, x)
-    state, outputs = torch.zeros_like(written[:, 0]), []
-    for t in range(x.shape[1]):
-        state = decay[:, t] * state + written[:, t]
-        outputs.append(torch.einsum("bdn,bn->bd", state, C[:, t]))
-    return torch.stack(outputs, dim=1) + D * x
+    return {"ours": ours, "plain": plain} | ({"published": published} if architecture == "mamba" else {})
 
 
 def scan_contestants() -> dict[str, Callable[[], object]]:
@@ -106,7 +120,7 @@ def scan_contestants() -> dict[str, Callable[[], object]]:
     def both(scan: Callable[..., torch.Tensor]) -> Callable[[], object]:
         return lambda: torch.autograd.grad(scan(*inputs).sum(), inputs)
 
-    found = {"ours": both(selective_scan), "ref": both(selective_scan_ref), "tabled": both(tabled_scan)}
+    found = {"ours": both(selective_scan), "ref": both(selective_scan_ref), "published": both(published_scan)}
     try:
         from mambapy.pscan import pscan
     except ImportError:
@@ -160,31 +174,31 @@ def main() -> None:
     peak = gemm_peak()
     results: dict[str, Any] = {"gemm_peak_gflops": peak}
     print(f"GEMM peak of one thread: {peak:.0f} GFLOP/s")
-    print(f"{'train step':<24}{'ours ms':>22}{'plain ms':>10}{'times':>8}{'floor':>7}{'GFLOP/s':>10}")
+    print(f"{'':<28}{'ours ms':>22}{'theirs ms':>11}{'times':>8}{'floor':>7}{'GFLOP/s':>10}")
     for name in ("attention", "base_conv", "based", "delta_net", "h3", "hyena", "mamba"):
         for d_model in arguments.widths:
             found = milliseconds(train_steps(name, d_model), arguments.rounds)
-            ratio = found["plain"]["median"] / found["ours"]["median"]
             rate = gflops(name, d_model, found["ours"]["median"])
-            results[f"step {name} {d_model}"] = {**found, "ratio": ratio, "gflops": rate}
-            floor = f"{FLOORS[name]}×" if name in FLOORS and d_model == 64 else ""
-            print(
-                f"{name + ' d=' + str(d_model):<24}{_spread(found['ours']):>22}{found['plain']['median']:>10.1f}",
-                end="",
-            )
-            print(f"{ratio:>7.1f}×{floor:>7}{rate:>10.1f}")
+            floors = {"plain": FLOORS.get(name), "published": FLOORS.get(name)} if d_model == 64 else {}
+            results[f"step {name} {d_model}"] = {**found, "gflops": rate}
+            _print_ratios(f"{name} d={d_model}", found, floors, f"{rate:.1f}")
     for title, contestants, floors in (
-        ("selective scan", scan_contestants(), {"ref": 50, "tabled": 50, "mambapy": 5}),
+        ("selective scan", scan_contestants(), {"ref": 50, "published": 50, "mambapy": 5}),
         ("delta rule", delta_contestants(), {"ref": 10}),
     ):
-        found = milliseconds(contestants, arguments.rounds)
-        results[title] = found
-        for other in found.keys() - {"ours"}:
-            ratio = found[other]["median"] / found["ours"]["median"]
-            print(f"{title + ' / ' + other:<24}{_spread(found['ours']):>22}{found[other]['median']:>10.1f}", end="")
-            print(f"{ratio:>7.1f}×{floors[other]:>6}×")
+        results[title] = found = milliseconds(contestants, arguments.rounds)
+        _print_ratios(title, found, floors)
     if arguments.json:
         arguments.json.write_text(json.dumps(results, indent=1))
+
+
+def _print_ratios(title: str, found: Mapping[str, Any], floors: Mapping[str, int | None], rate: str = "") -> None:
+    ours = found["ours"]
+    for other in [name for name in found if name != "ours"]:
+        theirs, floor = found[other]["median"], floors.get(other)
+        asked = f"{floor}×" if floor else ""
+        print(f"{title + ' / ' + other:<28}{_spread(ours):>22}{theirs:>11.1f}{theirs / ours['median']:>7.1f}×", end="")
+        print(f"{asked:>7}{rate:>10}")
 
 
 def _spread(found: dict[str, float]) -> str:

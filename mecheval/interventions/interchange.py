@@ -21,7 +21,8 @@ from torch import Tensor
 from mecheval.errors import InvalidInput, MechevalError
 from mecheval.interventions.places import positions
 from mecheval.models.edits import put, take
-from mecheval.models.language_model import LanguageModel
+from mecheval.models.language_model import Block, LanguageModel
+from mecheval.models.layers import gathered
 from mecheval.models.site import Edit, Site, patch, record
 from mecheval.models.site import sites as all_sites
 from mecheval.options import nearest
@@ -33,6 +34,7 @@ from mecheval.training.batches import Batch
 
 Condition = Literal["restored", "ablated", "control"]
 METRICS = ("likelihood", "accuracy", "logit", "kl")
+BEHIND_MIXER = ("mixer_out", "mlp_in", "mlp_out", "block_out")
 MEMORY = 2**28  # bytes of activations at a time
 ROLES = ("key", "value", "next_key", "divider", "query")
 
@@ -105,11 +107,13 @@ def layer_of(site: str) -> int | None:
 
 @dataclass
 class _Trace:
-    """One forward pass: what went into every block, what passed the sites at the places, and what came out."""
+    """One forward pass: what went into every block and came out of its mixer, what passed the sites at the places, and
+    what came out at the query."""
 
     inputs: list[Tensor]
+    mixed: list[Tensor]
     values: dict[tuple[str, str], Tensor]
-    log_p: Tensor
+    clean: "_Clean"
     scores: Values
 
 
@@ -124,19 +128,22 @@ def _block(
     answers = torch.from_numpy(clean.answer).long()
     places = {role: positions(clean, role) for role in roles}
     whole = _trace(model, clean, names, places, answers, None)
-    broken = _trace(model, wrong, names, places, answers, whole.log_p)
+    broken = _trace(model, wrong, names, places, answers, whole.clean)
     cells: dict[Cell, Values] = {}
     for condition in conditions:
         base, source = (whole, broken) if condition == "ablated" else (broken, whole)
         for name in names:
-            values = {role: source.values[name, role] for role in roles}
+            idle = [role for role in roles if _is_idle(model, name, places[role], clean)]
+            values = {role: source.values[name, role] for role in roles if role not in idle}
             if condition == "control":
                 values = {role: value.roll(1, dims=0) for role, value in values.items()}
-            logits = _patched(model, name, base, values, places, clean)
-            for role, own in zip(roles, logits.chunk(len(roles)), strict=True):
-                scores = _scores(own, answers, whole.log_p)
+            found = {role: base.scores for role in idle}
+            if values:
+                logits = _patched(model, name, base, values, places, clean).chunk(len(values))
+                found |= {role: _scores(own, answers, whole.clean) for role, own in zip(values, logits, strict=True)}
+            for role in roles:
                 missing = ~places[role][1]
-                cells[condition, name, role] = {m: np.where(missing, np.nan, v) for m, v in scores.items()}
+                cells[condition, name, role] = {m: np.where(missing, np.nan, v) for m, v in found[role].items()}
     return Grid("", "", whole.scores, broken.scores, cells)
 
 
@@ -146,11 +153,12 @@ def _trace(
     names: Sequence[str],
     places: Mapping[str, Places],
     answers: Tensor,
-    reference: Tensor | None,
+    reference: "_Clean | None",
 ) -> _Trace:
     """Sites that are materialised have a pass of their own: looking at them changes roundings elsewhere."""
     batch, known = Batch.of(docs), all_sites(model)
-    streams = [f"blocks.{layer}.block_in" for layer in range(len(model.blocks))] + ["final_in"]
+    inputs = [f"blocks.{layer}.block_in" for layer in range(len(model.blocks))] + ["final_in"]
+    mixed = [f"blocks.{layer}.mixer_out" for layer in range(len(model.blocks))]
     values: dict[tuple[str, str], Tensor] = {}
 
     def keep(name: str) -> Edit:
@@ -165,11 +173,11 @@ def _trace(
     for name in apart:
         with patch(model, {name: keep(name)}):
             model(batch.tokens, batch.at)
-    with record(model, streams) as seen, patch(model, {name: keep(name) for name in names if name not in apart}):
+    with record(model, inputs + mixed) as seen, patch(model, {name: keep(name) for name in names if name not in apart}):
         logits = model(batch.tokens, batch.at)[:, 0]
-    log_p = logits.double().log_softmax(dim=-1)
-    scores = _scores(logits, answers, log_p if reference is None else reference)
-    return _Trace([seen[stream] for stream in streams], values, log_p, scores)
+    clean = reference or _Clean.of(logits)
+    scores = _scores(logits, answers, clean)
+    return _Trace([seen[name] for name in inputs], [seen[name] for name in mixed], values, clean, scores)
 
 
 def _patched(
@@ -182,42 +190,77 @@ def _patched(
 ) -> Tensor:
     """Logits at the query with the values put in, role by role one below the other."""
     where = torch.cat([torch.from_numpy(places[role][0]) for role in values])
-    new = torch.cat(list(values.values()))
-    at = torch.from_numpy(docs.queries[:, :1]).long().repeat(len(values), 1)
-    layer = layer_of(name)
-    start = 0 if name == "embed_out" else len(model.blocks) if layer is None else layer
-    hits: list[None] = []
+    query = torch.from_numpy(docs.queries[:, 0]).long().repeat(len(values))
+    new, hits = torch.cat(list(values.values())), []
 
     def edit(x: Tensor, site: Site) -> Tensor:
-        hits.append(None)
-        changed = put(new, where)(x, site)
-        if torch.equal(changed, x) and not torch.equal(take(x, where, site.time), new.to(x)):
+        at = where if x.shape[site.time] > 1 else torch.zeros_like(where)
+        hits.append(name)
+        changed = put(new, at)(x, site)
+        if torch.equal(changed, x) and not torch.equal(take(x, at, site.time), new.to(x)):
             raise NotHit(f"the patch at {name} changed nothing although what was put in is different")
         return changed
 
-    stream = base.inputs[start].repeat(len(values), 1, 1)
     with patch(model, {name: edit}):
-        if name == "embed_out":
-            stream = model.embed_out(stream)
-        logits = model.resume(start, stream, at)[:, 0]
+        logits = _resumed(model, name, base, where, query)
     if len(hits) != 1:
         raise NotHit(f"the patch at {name} was hit {len(hits)} times; it must be hit once")
     return logits
 
 
-def _scores(logits: Tensor, answers: Tensor, clean: Tensor) -> Values:
-    """`clean` are the logarithms of the probabilities that the clean run gives."""
-    if not logits.isfinite().all():
+def _is_idle(model: LanguageModel, name: str, place: Places, docs: Documents) -> bool:
+    """Whether a patch cannot reach the query: behind the last mixer no position hears of another."""
+    behind = [f"blocks.{len(model.blocks) - 1}.{site}" for site in BEHIND_MIXER] + ["final_in"]
+    return name in behind and bool((place[0] != docs.queries[:, 0]).all())
+
+
+def _resumed(model: LanguageModel, name: str, base: _Trace, where: Tensor, query: Tensor) -> Tensor:
+    """The base run once for each place, from the last point before a site on."""
+    times, at, layers = len(where) // len(base.inputs[0]), query[:, None], len(model.blocks)
+    layer, site = layer_of(name), name.rpartition(".")[2]
+    if name == "embed_out":
+        return model.resume(0, model.embed_out(base.inputs[0].repeat(times, 1, 1)), at)[:, 0]
+    if layer is None:
+        return model.resume(layers, base.inputs[-1].repeat(times, 1, 1), at)[:, 0]
+    if name != f"blocks.{layer}.{site}" or site not in BEHIND_MIXER:
+        return model.resume(layer, base.inputs[layer].repeat(times, 1, 1), at)[:, 0]
+    # behind a mixer every position is by itself: only the one that is patched is computed again
+    here, mixed = (gathered(x.repeat(times, 1, 1), where[:, None]) for x in (base.inputs[layer], base.mixed[layer]))
+    if site == "mixer_out":
+        mixed = all_sites(model)[name](mixed)
+    block = model.blocks[layer]
+    assert isinstance(block, Block)
+    stream = base.inputs[layer + 1].repeat(times, 1, 1)
+    stream = put(block.behind_mixer(here + mixed)[:, 0], where)(stream, model.final_in)
+    return model.resume(layer + 1, stream, at)[:, 0]
+
+
+def _scores(logits: Tensor, answers: Tensor, clean: "_Clean") -> Values:
+    total = logits.logsumexp(dim=-1)
+    if not total.isfinite().all():
         raise NotHit("the model gives logits that are no numbers; nothing can be read off it")
-    log_p = logits.double().log_softmax(dim=-1)
-    right = answers[:, None]
+    right = logits.gather(1, answers[:, None])[:, 0]
     found = {
-        "likelihood": log_p.gather(1, right)[:, 0].exp(),
-        "accuracy": (logits.argmax(dim=-1) == answers).double(),
-        "logit": logits.gather(1, right)[:, 0].double(),
-        "kl": (clean.exp() * (clean - log_p)).sum(dim=-1),
+        "likelihood": (right - total).double().exp(),
+        "accuracy": logits.argmax(dim=-1) == answers,
+        "logit": right,
+        # Σ p log p − Σ p log q, where log q = logits − total
+        "kl": clean.negative_entropy - (clean.p * logits).sum(dim=-1) + total,
     }
-    return {name: value.numpy() for name, value in found.items()}
+    return {name: value.double().numpy() for name, value in found.items()}
+
+
+@dataclass
+class _Clean:
+    """The probabilities that the clean run gives."""
+
+    p: Tensor
+    negative_entropy: Tensor
+
+    @classmethod
+    def of(cls, logits: Tensor) -> "_Clean":
+        log_p = logits.log_softmax(dim=-1)
+        return cls(log_p.exp(), (log_p.exp() * log_p).sum(dim=-1))
 
 
 def _check(model: LanguageModel, names: Sequence[str], conditions: Sequence[str]) -> None:

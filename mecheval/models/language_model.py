@@ -52,9 +52,10 @@ class LanguageModel(nn.Module):
         return self.embed_out(x)
 
     def resume(self, layer: int, x: Stream, at: Reads | None = None) -> Float[Tensor, "batch reads vocab"]:
-        """The forward pass from the input of a block on; behind the last block, with `layer` the number of blocks."""
+        """The forward pass from the input of a block on; from behind the last one, if `layer` is how many there are."""
         early = None
         for block in self.blocks[layer:]:
+            assert isinstance(block, Block)
             if at is not None and block is self.blocks[-1] and not (self.final_in.used or block.looked_behind):
                 early = at
             x = block(x, early)
@@ -105,13 +106,14 @@ class Block(nn.Module):
 
     def forward(self, x: Stream, at: Reads | None = None) -> Float[Tensor, "batch reads d_model"]:
         x = self.block_in(x)
-        mixed = self.mixer_in(self.norm1(x))
-        if at is None:
-            x = x + self.mixer_out(self.mixer(mixed))
-        elif self._reads_alone:
-            x = gathered(x, at) + self.mixer.read(mixed, at)
-        else:
-            x = gathered(x + self.mixer_out(self.mixer(mixed)), at)
+        normed = self.mixer_in(self.norm1(x))
+        if at is not None and self._reads_alone:
+            return self.behind_mixer(gathered(x, at) + self.mixer.read(normed, at))
+        return self.behind_mixer(x + self.mixer_out(self.mixer(normed)), at)
+
+    def behind_mixer(self, x: Stream, at: Reads | None = None) -> Float[Tensor, "batch reads d_model"]:
+        """The rest of the block, every position by itself."""
+        x = x if at is None else gathered(x, at)
         if self.mlp is not None:
             x = x + self.mlp_out(self.mlp(self.mlp_in(self.norm2(x))))
         return self.block_out(x)

@@ -1,0 +1,43 @@
+"""The same interventions by pyvene, driven as the paper's authors drive it: a model for each component and layer, and for
+each role a call that runs the clean, the corrupt and the patched documents, with all logits."""
+
+import copy
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from mecheval.models.language_model import LanguageModel
+from mecheval.tasks.batch import Documents
+
+COMPONENTS = ("block_in", "block_out", "mixer_in", "mixer_out", "mlp_in", "mlp_out")
+
+
+def pyvene_cells(
+    model: LanguageModel, clean: Documents, wrong: Documents, sites: Sequence[str], roles: Sequence[str]
+) -> Iterator[tuple[str, str, Float[Tensor, "documents vocab"]]]:
+    """Logits at the query for every site and role, the clean activation put into the corrupt run."""
+    import pyvene
+
+    own: Any = copy.deepcopy(model)  # pyvene removes hooks that are not its own
+    own.device = model.embedding.weight.device  # … and asks for this
+    outputs = pyvene.models.constants.CONST_OUTPUT_HOOK
+    pyvene.type_to_module_mapping[LanguageModel] = {name: (f"blocks[%s].{name}", outputs) for name in COMPONENTS}
+    pyvene.type_to_dimension_mapping[LanguageModel] = {name: ("d_model",) for name in COMPONENTS}
+    base, source = ({"tokens": torch.from_numpy(docs.tokens).long()} for docs in (wrong, clean))
+    rows = torch.arange(len(clean))
+    for site in sites:
+        _, layer, component = site.split(".")
+        config = pyvene.IntervenableConfig({"layer": int(layer), "component": component, "unit": "pos"})
+        intervenable: Any = pyvene.IntervenableModel(config, model=own)
+        intervenable.disable_model_gradients()
+        for role in roles:
+            where = [[[int(position)] for position in clean.roles[role]]]
+            _, patched = intervenable(
+                base=base, sources=[source], unit_locations={"sources->base": (where, where)}, output_original_output=True
+            )
+            yield site, role, patched[rows, torch.from_numpy(np.ascontiguousarray(clean.queries[:, 0])).long()]
+        intervenable._cleanup_states()
