@@ -140,6 +140,43 @@ def frame(found: "DataFrame") -> Table:
     return table
 
 
+def grid(rows: Sequence[Mapping[str, Any]]) -> Group:
+    """Sites by roles: the likelihood of the right answer, starred where at least half of what was lost is back."""
+    ends = {row["condition"]: row for row in rows if row["metric"] == "likelihood" and row["site"] is None}
+    cells = {(row["site"], row["role"]): row for row in rows if row["metric"] == "likelihood" and row["site"]}
+    back = {(row["site"], row["role"]) for row in rows if row["metric"] == "share" and row["value"] >= 0.5}
+    roles = list(dict.fromkeys(role for _, role in cells))
+    table = Table(box=None, pad_edge=False)
+    table.add_column("", no_wrap=True)
+    for role in roles:
+        table.add_column(role, justify="right", no_wrap=True)
+    for site in dict.fromkeys(site for site, _ in cells):
+        places = [(site, role) for role in roles]
+        table.add_row(site, *(_cell(cells[place]["value"], cells[place]["n"], place in back) for place in places))
+    said = [f"{name} {_with_interval('likelihood', ends[name])}" for name in ("clean", "corrupt")]
+    return Group(
+        table, f"likelihood of the right answer: {', '.join(said)}, n={ends['clean']['n']}; *: half of it back"
+    )
+
+
+def _cell(value: float, n: int, back: bool) -> Text:
+    return Text(f"{value:.1%}{'*' if back else ' '}" if n else "– ", "bold green" if back else "")
+
+
+def verdict(found: Mapping[str, Any]) -> Text:
+    """In words."""
+    words = {
+        "induction": "the key is stored at its value, and layer {layer} finds it there",
+        "association at next_key": "key and value are brought together one token on; layer {layer} finds them",
+        "direct retrieval": "layer {layer} takes the answer from the pair to the query at once",
+        "mixed": "no one place holds the key's information",
+        "unsolved": "the corruption takes too little away: the task is not solved by looking at the key",
+    }
+    meaning = words[found["mechanism"]].format(layer=found["layer"])
+    sure = f" ({found['confidence']:.0%} of resamples agree)"
+    return Text.assemble("verdict: ", (found["mechanism"], "bold"), f": {meaning}{sure}")
+
+
 def _with_interval(metric: str, row: Mapping[str, Any]) -> str:
     numbers = [f"{row[name]:.3f}" if metric == "loss" else f"{row[name]:.1%}" for name in ("value", "low", "high")]
     return "{} [{}, {}]".format(*numbers)

@@ -10,7 +10,7 @@ forward pass is resumed from the block that a site is in, with logits at the que
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import get_args
 
 import numpy as np
 import torch
@@ -19,6 +19,7 @@ from numpy import ndarray
 from torch import Tensor
 
 from mecheval.errors import InvalidInput, MechevalError
+from mecheval.interventions.options import Condition
 from mecheval.interventions.places import positions
 from mecheval.models.edits import put, take
 from mecheval.models.language_model import Block, LanguageModel
@@ -32,7 +33,6 @@ from mecheval.tasks.held_out import Split
 from mecheval.tasks.task import Task
 from mecheval.training.batches import Batch
 
-Condition = Literal["restored", "ablated", "control"]
 METRICS = ("likelihood", "accuracy", "logit", "kl")
 BEHIND_MIXER = ("mixer_out", "mlp_in", "mlp_out", "block_out")
 MEMORY = 2**28  # bytes of activations at a time

@@ -61,6 +61,13 @@ def needed(layers: int) -> list[str]:
     return [f"blocks.{layer}.block_in" for layer in range(1, layers)] + [f"blocks.{layers - 1}.mixer_out"]
 
 
+def judged(grid: Grid, layers: int) -> Verdict | None:
+    """The verdict, if the grid has every cell that it rests on."""
+    cells = {(site, role) for condition, site, role in grid.cells if condition == "restored"}
+    wanted = {(site, role) for site in needed(layers) for role in MEANS}
+    return verdict(grid, layers) if wanted <= cells and grid.corrupted == "key" else None
+
+
 def verdict(
     grids: Grid | Sequence[Grid],
     layers: int,
