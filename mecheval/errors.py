@@ -15,7 +15,8 @@ class InvalidInput(MechevalError):
     exit_code = 2
 
     def __init__(self, problems: str | Iterable[str]) -> None:
-        self.problems = (problems,) if isinstance(problems, str) else tuple(problems)
+        lines = (problems,) if isinstance(problems, str) else problems
+        self.problems = tuple(" ".join(line.splitlines()) for line in lines)  # whatever was typed, a line is a line
         super().__init__("\n".join(self.problems))
 
     def within(self, place: str) -> "InvalidInput":

@@ -6,7 +6,6 @@ model.d_model         model.init.embedding     train.lr          train.schedule
 model.layers          model.max_len            train.warmup      train.stop
 """
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache, cached_property
@@ -15,7 +14,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from mecheval.errors import InvalidInput
-from mecheval.models.config import ModelConfig
+from mecheval.models.config import ModelConfig, build_architecture
 from mecheval.options import Option, checked, nearest, options_of, shown
 from mecheval.spec import Scalar, Spec, canonical_json, digest
 from mecheval.tasks import tasks
@@ -52,21 +51,24 @@ class Experiment:
         """From dotted names. Every wrong field is reported at once, each with the place it was written in, if known."""
         known = fields_of()
         problems = [f"{n}={shown(v)}: no such field{nearest(n, known)}" for n, v in fields.items() if n not in known]
-        parts: dict[str, Any] = {}
+        parts: dict[str, dict[str, Any]] = {}
         for section in ("", *SECTIONS):
             own = {known[n].name: value for n, value in fields.items() if n in known and _section(n) == section}
             try:
-                parts |= _checked_part(section, own)
+                parts[section] = checked(SECTIONS.get(section, cls), own, () if section else tuple(SECTIONS))
             except InvalidInput as error:
                 problems += [_dotted(section, problem) for problem in error.problems]
-        if isinstance(fields.get("task"), str):
+        for name, build in (("task", tasks.build), ("model.architecture", build_architecture)):
             try:
-                tasks.build(fields["task"])
+                build(fields[name]) if isinstance(fields.get(name), str) else None
             except InvalidInput as error:
-                problems += [f"task={fields['task']}: {problem}" for problem in error.problems]
-        if problems:
-            raise InvalidInput(_placed(problem, places or {}) for problem in problems)
-        return cls(**parts)
+                problems += [f"{name}={fields[name]}: {problem}" for problem in error.problems]
+        if not problems:
+            try:
+                return cls(**parts[""], **{section: factory(**parts[section]) for section, factory in SECTIONS.items()})
+            except InvalidInput as error:  # of fields that are fine one by one
+                problems += [p if p.startswith("model.") else f"model.architecture: {p}" for p in error.problems]
+        raise InvalidInput(_placed(problem, places or {}) for problem in problems)
 
     def fields(self) -> dict[str, Scalar]:
         """Every field that is not left out, by its dotted name."""
@@ -120,21 +122,14 @@ def _section(name: str) -> str:
     return name.partition(".")[0] if "." in name else ""
 
 
-def _checked_part(section: str, own: Mapping[str, Any]) -> dict[str, Any]:
-    if not section:
-        return checked(Experiment, own, given=tuple(SECTIONS))
-    factory = SECTIONS[section]
-    return {section: factory(**checked(factory, own))}
-
-
 def _dotted(section: str, problem: str) -> str:
     """A problem of a section, with the field's dotted name first."""
     for name, option in fields_of().items():
         if _section(name) == section and problem.startswith((f"{option.name}=", f"option {option.name!r}")):
             return problem.replace(option.name, name, 1)
-    return f"model.architecture: {problem}" if section == "model" else problem
+    return problem
 
 
 def _placed(problem: str, places: Mapping[str, str]) -> str:
-    name = next((name for name in places if re.match(rf"{re.escape(name)}\b(?!\.)", problem)), None)
+    name = next((name for name in places if problem.startswith((f"{name}=", f"{name}:"))), None)
     return problem if name is None else f"{places[name]}: {problem}"

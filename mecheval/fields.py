@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from mecheval.errors import InvalidInput
+from mecheval.options import shown
 from mecheval.spec import Scalar, parse_scalar
 
 OVERRIDE = re.compile(r"([A-Za-z_][A-Za-z0-9_.]*)=(.*)", re.DOTALL)
@@ -24,7 +25,8 @@ class Written:
 
     def __or__(self, later: "Written") -> "Written":
         """What is written later wins."""
-        return Written({**self.values, **later.values}, {**self.places, **later.places})
+        kept = {name: place for name, place in self.places.items() if name not in later.values}
+        return Written({**self.values, **later.values}, {**kept, **later.places})
 
 
 def from_words(words: Sequence[str]) -> Written:
@@ -44,7 +46,9 @@ def from_words(words: Sequence[str]) -> Written:
                 problems.append(f"{word!r} must give a number, true, false or text")
     if problems:
         raise InvalidInput(problems)
-    return Written(values)  # an error opens with name=value, and that is the place
+    # an error opens with name=value, which is the place, unless it was typed in another way
+    typed = {word.partition("=")[0]: word for word in words}
+    return Written(values, {n: typed[n] for n, v in values.items() if n not in TEXTS and typed[n] != f"{n}={shown(v)}"})
 
 
 TEXTS = ("task", "model.architecture")  # specs, with options of their own
@@ -57,7 +61,7 @@ def from_toml(file: Path) -> Written:
         values = dict(_flat(tomllib.loads(text)))
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidInput(f"file={str(file)!r} cannot be read: {getattr(error, 'strerror', None) or error}") from error
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # a number or a nesting that Python refuses to read, too
         raise InvalidInput(f"{file}: no TOML: {error}") from error
     lines = _lines(text)
     return Written(values, {name: f"{file}:{lines[name]}" if name in lines else str(file) for name in values})

@@ -44,7 +44,7 @@ class Bar:
             "{task.fields[pace]}",
         )
         self._progress = Progress(
-            *(TextColumn(column) if isinstance(column, str) else column for column in columns),
+            *(TextColumn(column, markup=False) if isinstance(column, str) else column for column in columns),
             console=console,
             auto_refresh=False,  # no thread beside a run
         )

@@ -116,7 +116,8 @@ def run_summary(experiment: Mapping[str, Any], found: Mapping[str, Any]) -> Grou
             "accuracy, documents never seen in training", _with_interval("accuracy", unseen), f"n={unseen['n']}"
         )
     facts = (str(experiment["model.architecture"]), found["status"], f"{found['steps']} steps")
-    return Group(title(str(experiment["task"]), *facts, *filter(None, [found.get("reason")])), table, found["folder"])
+    line = title(str(experiment["task"]), *facts, *filter(None, [found.get("reason")]))
+    return Group(line, table, Text(found["folder"]))
 
 
 def run_table(runs: Sequence[Mapping[str, Any]], rows: Sequence[Mapping[str, Any]]) -> Table:
@@ -129,7 +130,7 @@ def run_table(runs: Sequence[Mapping[str, Any]], rows: Sequence[Mapping[str, Any
         score = _with_interval("accuracy", scores[run["key"]]) if run["key"] in scores else run["reason"] or ""
         fields = ("task", "model.architecture", "model.d_model", "model.layers", "train.lr", "seed")
         key = str(run["key"] or "")[:8]
-        table.add_row(run["status"], str(run["steps"]), score, *(str(run.get(f, "")) for f in fields), key)
+        table.add_row(run["status"], str(run["steps"]), Text(score), *(str(run.get(f, "")) for f in fields), key)
     return table
 
 

@@ -147,12 +147,97 @@ ARGUMENTS: list[tuple[list[str], list[str]]] = [
     (["--colour"], ["--colour"]),
 ]
 
+SMALL = ["run", "recall:pairs=2,vocab=8", "attention"]
+# fields of an experiment with values that they cannot have, and what must be named beside them
+EXPERIMENT: list[tuple[str, list[str]]] = [
+    ("train.lr=0", ["above 0"]),
+    ("train.lr=-1", ["above 0"]),
+    ("train.lr=nan", ["a number"]),
+    ("train.lr=inf", ["a number"]),
+    ("train.lr=true", ["a number"]),
+    ("train.lr=fast", ["a number"]),
+    ("train.lr=2000000000", ["1e+09"]),
+    ("train.steps=0", ["from 1"]),
+    ("train.steps=1.5", ["an integer"]),
+    ("train.steps=10.0", ["an integer"]),
+    ("train.steps=true", ["an integer"]),
+    ("train.epochs=-1", ["from 1"]),
+    ("train.batch=0", ["from 1"]),
+    ("train.batch=200000", ["65536"]),
+    ("train.documents=-1", ["from 0"]),
+    ("train.documents=0", ["steps", "fresh"]),
+    ("train.documents=31", ["at least batch=32"]),
+    ("train.schedule=step", ["cosine, linear, constant"]),
+    ("train.warmup=1.1", ["from 0 to 1"]),
+    ("train.warmup=some", ["from 0 to 1"]),
+    ("train.stop=0", ["above 0"]),
+    ("train.stop=95", ["to 1"]),
+    ("model.d_model=0", ["from 1"]),
+    ("model.layers=x", ["an integer"]),
+    ("model.layers=257", ["256"]),
+    ("model.max_len=0", ["from 1"]),
+    ("model.max_len=6", ["at least 7", "recall:pairs=2,vocab=8"]),
+    ("model.init.linear=0", ["above 0"]),
+    ("model.init.embedding=inf", ["a number"]),
+    ("eval.documents=0", ["from 1"]),
+    ("eval.every=0", ["from 1"]),
+    ("eval.every=often", ["an integer"]),
+    ("seed=-1", ["from 0"]),
+    ("seed=4294967296", ["below 4294967296"]),
+    ("seed=0.5", ["an integer"]),
+    ("model.heads=2", ["no such field"]),
+    ("train.learning_rate=1", ["no such field", "train.lr"]),
+    ("lr=1", ["no such field"]),
+    ("train.stpes=5", ["no such field", "did you mean 'train.steps'"]),
+]
+RUNS: list[tuple[list[str], list[str]]] = [
+    (["run"], ["TASK and MODEL"]),
+    (["run", "recall"], ["recall", "TASK and MODEL"]),
+    (["run", "recall", "mamba", "attention"], ["recall mamba attention", "TASK and MODEL"]),
+    (["run", "train.lr=1"], ["TASK and MODEL"]),
+    (["run", "recal", "mamba"], ["task=recal", "did you mean 'recall'"]),
+    (["run", "recall:pairs=0", "mamba"], ["task=recall:pairs=0", "from 1"]),
+    (["run", "recall:pairs=33,vocab=64", "mamba"], ["pairs=33", "vocab=64"]),
+    (["run", "recall:pairs=600", "attention"], ["model.max_len=1024", "at least 1203"]),
+    (["run", "recall", "mmaba"], ["model.architecture", "did you mean 'mamba'"]),
+    (["run", "recall", "mamba:d_conv=99"], ["model.architecture", "d_conv=99", "from 0 to 16"]),
+    (["run", "recall", "mamba:d_covn=2"], ["'d_covn'", "did you mean 'd_conv'"]),
+    (["run", "recall", "attention:heads=3"], ["heads=3", "divide", "d_model=64"]),
+    (["run", "recall", "attention:heads=2", "model.d_model=9"], ["heads=2", "divide", "d_model=9"]),
+    (["run", "recall", "nowhere.py:Mixer"], ["nowhere.py"]),
+    (["run", "nowhere.py:Task", "mamba"], ["nowhere.py"]),
+    (["run", "recall", "mamba", "--plugin", "nowhere.py"], ["nowhere.py"]),
+    (["run", "recall", "mamba", "--file", "nowhere.toml"], ["nowhere.toml", "cannot be read"]),
+    (["run", "--file", "nowhere.toml"], ["nowhere.toml", "cannot be read"]),
+    (["run", "--file", "."], ["'.'", "cannot be read"]),
+    ([*SMALL, "seed=1", "seed=2"], ["seed", "twice"]),
+    ([*SMALL, "task=atr"], ["task", "twice"]),
+    ([*SMALL, "model.architecture=mamba"], ["model.architecture", "twice"]),
+    ([*SMALL, "train.steps=5", "train.epochs=1"], ["epochs=1", "steps=5", "both"]),
+    ([*SMALL, "train.documents=0", "train.epochs=1"], ["documents=0", "steps"]),
+    ([*SMALL, "train.lr="], ["'train.lr='", "a number"]),
+    ([*SMALL, "--threads", "0"], ["threads=0", "from 1"]),
+    ([*SMALL, "--threads", "x"], ["--threads"]),
+    ([*SMALL, "--save-every", "-1"], ["save_every=-1", "from 0"]),
+    ([*SMALL, "--save-every", "nan"], ["save_every=nan", "from 0"]),
+    ([*SMALL, "--save-every", "x"], ["--save-every"]),
+    ([*SMALL, "--log", "wnadb"], ["log=wnadb", "did you mean 'wandb'"]),
+    ([*SMALL, "--colour"], ["--colour"]),
+    (["runs"], ["DIR"]),
+    (["runs", "nowhere"], ["'nowhere'", "a folder with runs"]),
+    (["results"], ["DIR"]),
+    (["results", "nowhere"], ["'nowhere'", "a folder with runs"]),
+    (["results", "nowhere", "--csv"], ["'nowhere'", "a folder with runs"]),
+    (["results", ".", "--colour"], ["--colour"]),
+]
+
 
 def table() -> list[tuple[list[str], list[str]]]:
     """All of them as (arguments, what the error must name)."""
     rows = [(["sample", f"{task}:{option}"], [option, "must be", task]) for task, option in fields()]
     rows += [(["sample", text], named) for text, named in TOGETHER + TEXTS]
-    return rows + ARGUMENTS
+    rows += [([*SMALL, field], [field, *named]) for field, named in EXPERIMENT]
+    return rows + ARGUMENTS + RUNS
 
 
 def main() -> None:

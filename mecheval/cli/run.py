@@ -1,5 +1,6 @@
 """Running experiments and reading what they left."""
 
+import math
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -38,17 +39,14 @@ def run(
     """Trains and measures one experiment; the same command goes on after a kill, and shows what is finished."""
     from mecheval.experiment import Settings
     from mecheval.loggers import logger
+    from mecheval.options import checked
     from mecheval.plugins import checksums
 
+    wanted = {"device": device, "threads": threads, "save_every": save_every}
     load(plugin)
     experiment, settings, loggers = all_of(
         lambda: _experiment(words or [], file),
-        lambda: Settings(
-            device=device,  # type: ignore[arg-type]
-            threads=threads,
-            save_every=save_every,
-            plugins=checksums(),
-        ),
+        lambda: Settings(**checked(Settings, wanted, given=("plugins",)), plugins=checksums()),
         lambda: [logger(name) for name in log or []],
     )
     from mecheval.progress import progress
@@ -92,7 +90,7 @@ def results(
     if parquet is not None:
         _write_parquet(table, parquet)
     elif as_json:
-        print_json(table.astype(object).where(table.notna(), None).to_dict(orient="records"))
+        print_json([{name: _plain(value) for name, value in row.items()} for row in table.to_dict(orient="records")])
     elif csv:
         table.to_csv(sys.stdout, index=False)
     else:
@@ -134,5 +132,18 @@ def _write_parquet(table: "DataFrame", path: Path) -> None:
     from mecheval.results.files import TEMPORARY
 
     temporary = path.with_name(path.name + TEMPORARY)
-    duckdb.from_df(table).write_parquet(str(temporary))
-    temporary.replace(path)
+    try:
+        duckdb.from_df(table).write_parquet(str(temporary))
+        temporary.replace(path)
+    except (duckdb.Error, OSError) as error:
+        temporary.unlink(missing_ok=True)
+        raise InvalidInput(f"parquet={str(path)!r} cannot be written: {error}") from error
+
+
+def _plain(value: Any) -> Any:
+    """A cell as JSON knows it: no NaN, no infinity; dates as text."""
+    if hasattr(value, "tolist"):
+        return [_plain(inner) for inner in value.tolist()]
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value if isinstance(value, bool | int | str | None) else None if value != value else str(value)

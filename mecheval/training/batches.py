@@ -6,7 +6,7 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 import torch
-from jaxtyping import Int
+from jaxtyping import Bool, Int
 from numpy import ndarray
 from torch import Tensor
 
@@ -47,14 +47,25 @@ class Batches:
         epoch, place = divmod(step, self.config.documents // size)
         return self._documents[order(self.seed, epoch, self.config.documents)[place * size : (place + 1) * size]]
 
-    def blocks(self) -> Iterator[Documents]:
-        """All that a whole training sees."""
+    def blocks(self, steps: int) -> Iterator[Documents]:
+        """All that so many steps see."""
         if self.config.documents:
-            yield self._documents
+            yield self._documents[self._shown(steps)]
             return
-        total = self.config.total * self.config.batch
+        total = steps * self.config.batch
         for start in range(0, total, BLOCK):
             yield self.task.documents(self.seed, "train", start, min(start + BLOCK, total))
+
+    def _shown(self, steps: int) -> Bool[ndarray, " documents"]:
+        """Which documents are in a batch of any epoch: not all where steps are few or a batch is not filled."""
+        size, shown = self.config.batch, np.zeros(self.config.documents, bool)
+        per_epoch = self.config.documents // size
+        for epoch in range(-(-steps // per_epoch)):
+            places = min(per_epoch, steps - epoch * per_epoch) * size
+            shown[order(self.seed, epoch, self.config.documents)[:places]] = True
+            if shown.all():
+                break
+        return shown
 
     @cached_property
     def _documents(self) -> Documents:

@@ -53,6 +53,8 @@ class TrainConfig:
     def __post_init__(self) -> None:
         for name, value in checked(type(self), vars(self)).items():
             object.__setattr__(self, name, value)
+        if self.epochs == EPOCHS:  # the same, said or not
+            object.__setattr__(self, "epochs", None)
 
     @property
     def total(self) -> int:

@@ -113,7 +113,10 @@ def query_loss(model: LanguageModel, batch: Batch) -> Tensor:
 
 def gradient_norm(model: LanguageModel) -> float:
     gradients = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
-    return float(torch.nn.utils.get_total_norm(gradients))
+    norm = float(torch.nn.utils.get_total_norm(gradients))
+    if math.isfinite(norm):
+        return norm
+    return float(torch.nn.utils.get_total_norm([gradient.double() for gradient in gradients]))  # squares may overflow
 
 
 def _solved(training: Training, config: TrainConfig) -> bool:
