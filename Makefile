@@ -7,7 +7,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # one torch thread per process: two on a busy machine are many times slower than one
 export OMP_NUM_THREADS := 1
 
-.PHONY: demo test check fix docs bench clean
+.PHONY: demo test check fix docs bench torture clean
 
 demo: $(VENV)/ready
 	$(BIN)/mecheval demo
@@ -30,6 +30,9 @@ docs: $(VENV)/ready
 bench: $(VENV)/oracles
 	$(BIN)/python -m benchmarks.documents
 	$(BIN)/python -m benchmarks.models
+
+torture: $(VENV)/ready
+	$(BIN)/python tests/nursery.py --kills 1000
 
 clean:
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -1,5 +1,5 @@
-"""The same interventions by pyvene, driven as the paper's authors drive it: a model for each component and layer, and for
-each role a call that runs the clean, the corrupt and the patched documents, with all logits."""
+"""The same interventions by pyvene, driven as the paper's authors drive it: a model for each component and layer, and
+for each role a call that runs the clean, the corrupt and the patched documents, with all logits."""
 
 import copy
 from collections.abc import Iterator, Sequence
@@ -37,7 +37,10 @@ def pyvene_cells(
         for role in roles:
             where = [[[int(position)] for position in clean.roles[role]]]
             _, patched = intervenable(
-                base=base, sources=[source], unit_locations={"sources->base": (where, where)}, output_original_output=True
+                base=base,
+                sources=[source],
+                unit_locations={"sources->base": (where, where)},
+                output_original_output=True,
             )
             yield site, role, patched[rows, torch.from_numpy(np.ascontiguousarray(clean.queries[:, 0])).long()]
         intervenable._cleanup_states()

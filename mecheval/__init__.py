@@ -11,7 +11,9 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from mecheval.errors import CheckFailed, InvalidInput, MechevalError, StoreError
     from mecheval.experiment import Experiment, Settings
+    from mecheval.interventions.interchange import interchange
     from mecheval.metrics.measurement import Measurement
+    from mecheval.metrics.mechanism import verdict
     from mecheval.models.check import check_mixer
     from mecheval.models.config import ModelConfig
     from mecheval.models.language_model import LanguageModel
@@ -33,7 +35,9 @@ if TYPE_CHECKING:
 _HOMES = {
     "errors": ["CheckFailed", "InvalidInput", "MechevalError", "StoreError"],
     "experiment": ["Experiment", "Settings"],
+    "interventions.interchange": ["interchange"],
     "metrics.measurement": ["Measurement"],
+    "metrics.mechanism": ["verdict"],
     "models.check": ["check_mixer"],
     "models.config": ["ModelConfig"],
     "models.language_model": ["LanguageModel"],
@@ -76,6 +80,7 @@ __all__ = [
     "check_mixer",
     "check_task",
     "describe",
+    "interchange",
     "load_plugin",
     "patch",
     "record",
@@ -84,6 +89,7 @@ __all__ = [
     "run",
     "sample",
     "sites",
+    "verdict",
 ]
 
 

@@ -16,8 +16,9 @@ import numpy as np
 import torch
 from jaxtyping import Bool
 from numpy import ndarray
+from torch import Tensor
 
-from mecheval.errors import Interrupted, InvalidInput, MechevalError, RunFailed
+from mecheval.errors import Interrupted, InvalidInput, MechevalError, RunFailed, StoreError
 from mecheval.experiment import Experiment, Settings
 from mecheval.metrics.behaviour import behaviour
 from mecheval.metrics.measurement import Measurement
@@ -61,12 +62,22 @@ def run(
     watchers: Sequence[Watcher] = (),
 ) -> Run:
     """The finished run in a folder of `out`: made now, gone on with after a kill, or as it was found."""
-    _prepare(settings)
     made = made_by(settings.device, settings.threads, settings.plugins)
     place = Workplace(Path(out) / experiment.name)
     if found := place.finished:
         return _as_found(found, experiment, made)
-    _check_strangers(experiment)
+    with _prepared(settings):
+        _check_strangers(experiment)
+        return _in_place(experiment, place, made, settings, watchers)
+
+
+def _in_place(
+    experiment: Experiment,
+    place: Workplace,
+    made: Mapping[str, Any],
+    settings: Settings,
+    watchers: Sequence[Watcher],
+) -> Run:
     with place.claimed():
         if found := place.finished or place.recovered():
             return _as_found(found, experiment, made)
@@ -105,8 +116,13 @@ class Session:
             logger.warning("%s: %s; an earlier one is used", place.folder, problem)
         clock, started = Clock(), timestamp()
         if checkpoint:
-            training.restore({n: t.to(device) for n, t in checkpoint.tensors.items()}, checkpoint.numbers)
-            clock, started = Clock.going_on(checkpoint.numbers["clock"]), checkpoint.numbers["started"]
+            try:
+                _must_fit(checkpoint.tensors, training)
+                training.restore({n: t.to(device) for n, t in checkpoint.tensors.items()}, checkpoint.numbers)
+                clock, started = Clock.going_on(checkpoint.numbers["clock"]), checkpoint.numbers["started"]
+            except (KeyError, TypeError, ValueError, RuntimeError) as error:
+                reason = f"its checkpoint is of another experiment: {error}"
+                raise StoreError(f"{place.folder} is damaged: {reason}; remove it to start again") from error
         batches = Batches(task, experiment.seed, experiment.train)
         return cls(experiment, place, training, batches, clock, started, watchers)
 
@@ -180,7 +196,7 @@ class Session:
     def _unseen(self, docs: Documents) -> Bool[ndarray, " n"]:
         names = texts(docs)
         wanted, seen = set(names), set()
-        for block in self.batches.blocks():
+        for block in self.batches.blocks(self.training.step):
             seen |= wanted.intersection(texts(block))
         return np.array([name not in seen for name in names])
 
@@ -188,17 +204,38 @@ class Session:
         return self.experiment.documents.documents(self.experiment.seed, split, 0, self.experiment.eval.documents)
 
 
-def _prepare(settings: Settings) -> None:
+@contextmanager
+def _prepared(settings: Settings) -> Iterator[None]:
+    """The process as a run wants it: so many threads, and no denormal numbers, which decaying states make and which are
+    many times slower. Left as it was found."""
     if settings.device != "cpu" and not getattr(torch, settings.device).is_available():
         raise InvalidInput(f"device={settings.device} must be there; torch sees none, cpu always is")
+    threads, flushed = torch.get_num_threads(), bool(torch.tensor(1e-310, dtype=torch.float64) * 1 == 0)
     torch.set_num_threads(settings.threads)
-    torch.set_flush_denormal(True)  # decaying states make denormal numbers, which are many times slower
+    torch.set_flush_denormal(True)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+        torch.set_flush_denormal(flushed)
 
 
 def _as_found(found: Run, experiment: Experiment, made: Mapping[str, Any]) -> Run:
     refuse_differences(found.folder, found.experiment, {"key": experiment.key, **experiment.fields()})
     refuse_differences(found.folder, found.provenance["made_by"], made)
+    found.verify()
     return found
+
+
+def _must_fit(tensors: Mapping[str, Tensor], training: Training) -> None:
+    """The fused optimiser does not look at shapes: a tensor that is too small would be read beyond its end."""
+    wanted = {f"model.{name}": tensor for name, tensor in training.model.state_dict().items()}
+    for name, parameter in training.model.named_parameters():
+        wanted |= {f"optimiser.{key}.{name}": parameter for key in ("exp_avg", "exp_avg_sq")}
+        wanted[f"optimiser.step.{name}"] = torch.zeros(())
+    for name, tensor in tensors.items():
+        if name not in wanted or (tensor.shape, tensor.dtype) != (wanted[name].shape, wanted[name].dtype):
+            raise ValueError(f"{name} is {tensor.dtype} {tuple(tensor.shape)}")
 
 
 def _check_strangers(experiment: Experiment) -> None:

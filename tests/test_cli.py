@@ -155,13 +155,25 @@ def test_the_demo_shows_both_tasks(capsys):
         assert word in out
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_every_help_ends_in_an_example_that_runs(command, capsys):
+def example(command, capsys):
     assert main([command, "--help"]) == 0
-    last = capsys.readouterr().out.strip().splitlines()[-1].strip()
-    assert last.startswith(f"Example: mecheval {command}")
-    if "my_task.py" not in last:
-        assert main(last.split()[2:]) == 0
+    _, _, last = capsys.readouterr().out.strip().rpartition("Example: ")
+    return last.partition(">")[0].split()  # without what a shell would do with the output
+
+
+@pytest.fixture(scope="module")
+def place_with_runs(tmp_path_factory):
+    return tmp_path_factory.mktemp("examples")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_help_ends_in_an_example_that_runs(command, capsys, place_with_runs, monkeypatch):
+    monkeypatch.chdir(place_with_runs)
+    if command in ("runs", "results", "intervene"):
+        assert main(example("run", capsys)[1:]) == 0
+    words = example(command, capsys)
+    assert words[:2] == ["mecheval", command]
+    assert main(words[1:]) == 0, capsys.readouterr().err
 
 
 def test_no_command_is_help(capsys):

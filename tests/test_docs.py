@@ -44,6 +44,13 @@ def test_the_examples_of_training_run(tmp_path, monkeypatch, capsys):
     assert done.stdout.startswith("done {'value'")
 
 
+def test_the_example_of_an_intervention_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (code,) = blocks(ROOT / "docs" / "interventions.md", "python")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "unsolved"
+
+
 def test_the_example_plugin_is_a_task(tmp_path, monkeypatch, capsys, own_names):
     monkeypatch.chdir(tmp_path)
     (code,) = blocks(ROOT / "docs" / "plugins.md", "python")

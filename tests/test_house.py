@@ -25,6 +25,7 @@ ROOMS += [
     "experiment",
     "fields",
     "runner",
+    "trained",
     "sweep",
     "report",
     "plugins",
@@ -78,7 +79,8 @@ def test_an_arrow_that_points_back_is_seen():
 INSIDE_MODELS = [name for name in modules() if name.startswith("mecheval.models.")]
 WITH_TORCH = [name for name in INSIDE_MODELS if not name.endswith((".architecture", ".choices", ".config", ".named"))]
 WITH_TORCH += [f"mecheval.{name}" for name in ("training.batches", "training.train", "metrics.behaviour")]
-WITH_TORCH += ["mecheval.results.tensors", "mecheval.runner"]
+WITH_TORCH += ["mecheval.results.tensors", "mecheval.runner", "mecheval.trained", "mecheval.interventions.interchange"]
+WITH_TORCH += ["mecheval.interventions.looks", "mecheval.interventions.states"]
 
 
 def test_torch_is_imported_where_something_is_computed_and_no_kernel_is_imported_before_it_is_needed():

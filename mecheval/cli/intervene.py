@@ -13,7 +13,7 @@ Sites = Annotated[
 ]
 
 
-@app.command(epilog="Example: mecheval intervene runs/recall-mamba-047f6f14c95d4ad9 --site blocks.0.mixer.conv_out")
+@app.command(epilog="Example: mecheval intervene runs/recall-mamba-4397277d5006e1eb --site blocks.0.mixer.conv_out")
 def intervene(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="the folder of a finished run")],
     site: Sites = None,

@@ -23,7 +23,7 @@ Folder = Annotated[Path, typer.Argument(metavar="DIR", help="a folder with runs"
 
 
 @app.command(
-    epilog="Example: mecheval run recall:pairs=4,vocab=64 mamba:d_conv=2 train.steps=600 train.lr=3e-3 --out runs"
+    epilog="Example: mecheval run recall:pairs=4,vocab=64 mamba:d_conv=2 train.steps=50 train.lr=3e-3 --out runs"
 )
 def run(
     words: Words = None,

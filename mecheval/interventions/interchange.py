@@ -14,13 +14,14 @@ from typing import get_args
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float64, Int64
+from jaxtyping import Bool, Int64
 from numpy import ndarray
 from torch import Tensor
 
 from mecheval.errors import InvalidInput, MechevalError
 from mecheval.interventions.options import Condition
 from mecheval.interventions.places import positions
+from mecheval.interventions.records import Cell, Grid, Values, layer_of
 from mecheval.models.edits import put, take
 from mecheval.models.language_model import Block, LanguageModel
 from mecheval.models.layers import gathered
@@ -33,30 +34,15 @@ from mecheval.tasks.held_out import Split
 from mecheval.tasks.task import Task
 from mecheval.training.batches import Batch
 
-METRICS = ("likelihood", "accuracy", "logit", "kl")
 BEHIND_MIXER = ("mixer_out", "mlp_in", "mlp_out", "block_out")
 MEMORY = 2**28  # bytes of activations at a time
 ROLES = ("key", "value", "next_key", "divider", "query")
 
 Places = tuple[Int64[ndarray, " n"], Bool[ndarray, " n"]]  # a position in each document, and which have it
 
-Values = dict[str, Float64[ndarray, " n"]]  # by metric, a number for each document
-Cell = tuple[Condition, str, str]  # condition, site, role
-
 
 class NotHit(MechevalError):
     """An intervention did not do what it says: its number would mean nothing."""
-
-
-@dataclass(frozen=True)
-class Grid:
-    """What every document did: clean, corrupt, and in every cell. NaN where it has no such token."""
-
-    corrupted: str
-    split: str
-    clean: Values
-    corrupt: Values
-    cells: dict[Cell, Values]
 
 
 @torch.no_grad()
@@ -76,33 +62,30 @@ def interchange(
     progress: Callable[[int, int], None] | None = None,
 ) -> Grid:
     """Every condition at every site and role, on the documents whose answer the corruption took away."""
-    names = stream_sites(model) if sites is None else list(sites)
-    _check(model, names, conditions)
+    names, roles = list(dict.fromkeys(stream_sites(model) if sites is None else sites)), list(dict.fromkeys(roles))
+    _check(model, names, roles, conditions, documents)
     docs = task.documents(seed, split, 0, documents)
     twins = task.corrupt(docs, corrupt, seed, kind)
     pair = docs[twins.usable], twins.documents[twins.usable]
     if not twins.usable.any():
         raise InvalidInput(f"corrupt={corrupt} by {kind} leaves none of {documents} documents with another answer")
-    size = max(memory // (len(roles) * _bytes_of_a_row(model, pair[0][:1], names)), 2)
+    n, longest = len(pair[0]), pair[0].lengths.argmax()
+    size = max(memory // (len(roles) * _bytes_of_a_row(model, pair[0][longest : longest + 1], names)), 2)
+    lead = int("control" in conditions)  # a control takes what the document before has: so begins its block
     blocks = []
-    for start in range(0, len(pair[0]), size):
-        clean, wrong = (side[start : start + size] for side in pair)
-        blocks.append(_block(model, clean, wrong, names, roles, conditions))
+    for start in range(0, n, size):
+        rows = np.arange(start - lead, min(start + size, n))
+        blocks.append(_block(model, pair[0][rows], pair[1][rows], names, roles, conditions))
         if progress:
-            progress(min(start + size, len(pair[0])), len(pair[0]))
-    cells = {cell: _joined([block.cells[cell] for block in blocks]) for cell in blocks[0].cells}
-    ends = (_joined([block.clean for block in blocks]), _joined([block.corrupt for block in blocks]))
+            progress(min(start + size, n), n)
+    cells = {cell: _joined([block.cells[cell] for block in blocks], lead) for cell in blocks[0].cells}
+    ends = (_joined([block.clean for block in blocks], lead), _joined([block.corrupt for block in blocks], lead))
     return Grid(corrupt, split, *ends, cells)
 
 
 def stream_sites(model: LanguageModel) -> list[str]:
     """Inputs and outputs of blocks, mixers and MLPs: the sites of the paper's grid."""
     return [name for name in all_sites(model) if name.startswith("blocks.") and ".mixer." not in name]
-
-
-def layer_of(site: str) -> int | None:
-    """The block a site is in; None before and behind the blocks."""
-    return int(site.split(".")[1]) if site.startswith("blocks.") else None
 
 
 @dataclass
@@ -135,15 +118,17 @@ def _block(
         for name in names:
             idle = [role for role in roles if _is_idle(model, name, places[role], clean)]
             values = {role: source.values[name, role] for role in roles if role not in idle}
+            there = {role: place[1] for role, place in places.items()}
             if condition == "control":
                 values = {role: value.roll(1, dims=0) for role, value in values.items()}
+                another = clean.index != np.roll(clean.index, 1)
+                there = {role: here & np.roll(here, 1) & another for role, here in there.items()}
             found = {role: base.scores for role in idle}
             if values:
                 logits = _patched(model, name, base, values, places, clean).chunk(len(values))
                 found |= {role: _scores(own, answers, whole.clean) for role, own in zip(values, logits, strict=True)}
             for role in roles:
-                missing = ~places[role][1]
-                cells[condition, name, role] = {m: np.where(missing, np.nan, v) for m, v in found[role].items()}
+                cells[condition, name, role] = {m: np.where(there[role], v, np.nan) for m, v in found[role].items()}
     return Grid("", "", whole.scores, broken.scores, cells)
 
 
@@ -175,6 +160,9 @@ def _trace(
             model(batch.tokens, batch.at)
     with record(model, inputs + mixed) as seen, patch(model, {name: keep(name) for name in names if name not in apart}):
         logits = model(batch.tokens, batch.at)[:, 0]
+    for name in names:
+        if (name, next(iter(places))) not in values:
+            raise NotHit(f"the patch at {name} was hit 0 times; it must be hit once")
     clean = reference or _Clean.of(logits)
     scores = _scores(logits, answers, clean)
     return _Trace([seen[name] for name in inputs], [seen[name] for name in mixed], values, clean, scores)
@@ -237,15 +225,16 @@ def _resumed(model: LanguageModel, name: str, base: _Trace, where: Tensor, query
 
 def _scores(logits: Tensor, answers: Tensor, clean: "_Clean") -> Values:
     total = logits.logsumexp(dim=-1)
-    if not total.isfinite().all():
+    # Σ p log p − Σ p log q, where log q = logits − total
+    kl = clean.negative_entropy - (clean.p * logits).sum(dim=-1) + total
+    if not (total.isfinite() & kl.isfinite()).all():  # one number that is none is in their sums
         raise NotHit("the model gives logits that are no numbers; nothing can be read off it")
     right = logits.gather(1, answers[:, None])[:, 0]
     found = {
         "likelihood": (right - total).double().exp(),
         "accuracy": logits.argmax(dim=-1) == answers,
         "logit": right,
-        # Σ p log p − Σ p log q, where log q = logits − total
-        "kl": clean.negative_entropy - (clean.p * logits).sum(dim=-1) + total,
+        "kl": kl,
     }
     return {name: value.double().numpy() for name, value in found.items()}
 
@@ -263,13 +252,17 @@ class _Clean:
         return cls(log_p.exp(), (log_p.exp() * log_p).sum(dim=-1))
 
 
-def _check(model: LanguageModel, names: Sequence[str], conditions: Sequence[str]) -> None:
-    known = all_sites(model)
+def _check(
+    model: LanguageModel, names: Sequence[str], roles: Sequence[str], conditions: Sequence[str], documents: int
+) -> None:
+    known, asked = all_sites(model), {"sites": names, "roles": roles, "conditions": conditions}
+    empty = [f"{what} must name at least one" for what, given in asked.items() if not given]
+    empty += [f"documents={documents} must be at least 1"] if documents < 1 else []
     problems = [f"no site {name!r}{nearest(name, known)}" for name in names if name not in known]
     allowed = get_args(Condition)
     problems += [f"condition={c!r} must be one of {', '.join(allowed)}" for c in conditions if c not in allowed]
-    if problems:
-        raise InvalidInput(problems)
+    if empty or problems:
+        raise InvalidInput(empty + problems)
 
 
 def _bytes_of_a_row(model: LanguageModel, docs: Documents, names: Sequence[str]) -> int:
@@ -277,9 +270,10 @@ def _bytes_of_a_row(model: LanguageModel, docs: Documents, names: Sequence[str])
     batch = Batch.of(docs)
     with record(model, names) as seen:
         model(batch.tokens, batch.at)
-    largest = max(tensor.numel() for tensor in seen.values())
+    largest = max((tensor.numel() for tensor in seen.values()), default=0)
     return 4 * (20 * docs.tokens.size * model.config.d_model + 6 * largest + 4 * model.vocab_size)
 
 
-def _joined(parts: Sequence[Values]) -> Values:
-    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+def _joined(parts: Sequence[dict[str, ndarray]], lead: int) -> dict[str, ndarray]:
+    """Blocks end to end, each without the rows that lead it."""
+    return {name: np.concatenate([part[name][lead:] for part in parts]) for name in parts[0]}

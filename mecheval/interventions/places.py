@@ -10,7 +10,7 @@ from mecheval.errors import InvalidInput
 from mecheval.options import nearest
 from mecheval.tasks.batch import Documents
 
-_PLACE = re.compile(r"(?:@(\d+)|([a-z_]+)([+-]\d+)?)")
+_PLACE = re.compile(r"(?:@([0-9]{1,18})|([a-z_]+)([+-][0-9]{1,18})?)")  # numbers of 64 bits
 
 
 def positions(docs: Documents, place: str) -> tuple[Int64[ndarray, " n"], Bool[ndarray, " n"]]:
@@ -19,6 +19,7 @@ def positions(docs: Documents, place: str) -> tuple[Int64[ndarray, " n"], Bool[n
     if not found or (found[2] and found[2] not in docs.roles):
         known = nearest(found[2] if found and found[2] else place, docs.roles)
         raise InvalidInput(f"role={place!r} must be a role, a role with an offset as in 'value+1', or '@5'{known}")
-    where = np.full(len(docs), int(found[1])) if found[1] else docs.roles[found[2]] + int(found[3] or 0)
+    start = docs.roles[found[2]].astype(np.int64) if found[2] else np.zeros(len(docs), np.int64)
+    where = start + int(found[1] or found[3] or 0)
     inside = (where >= 0) & (where < docs.lengths)
-    return np.where(inside, where, 0).astype(np.int64), inside
+    return np.where(inside, where, 0), inside

@@ -16,7 +16,8 @@ import numpy as np
 from jaxtyping import Float64
 from numpy import ndarray
 
-from mecheval.interventions.interchange import Grid
+from mecheval.errors import InvalidInput
+from mecheval.interventions.records import Grid
 from mecheval.metrics.restoration import shares
 from mecheval.metrics.statistics import RESAMPLES, resampled
 
@@ -78,13 +79,19 @@ def verdict(
     Resampled are the documents and, if there are several, the seeds.
     """
     several = [grids] if isinstance(grids, Grid) else list(grids)
+    _check(several, layers)
     drawn = np.random.default_rng(len(several)).integers(len(several), size=(RESAMPLES, len(several)))
     gaps = [grid.clean["likelihood"] - grid.corrupt["likelihood"] for grid in several]
     gap, gap_again = np.mean([g.mean() for g in gaps]), _again([resampled(g) for g in gaps], drawn)
     mean, again = _mean_shares(several, drawn)
     here = _classified(float(gap), mean, layers, thresholds)
     others = [
-        _classified(gap_again[b], {place: values[b] for place, values in again.items()}, layers, thresholds)
+        _classified(
+            gap_again[b],
+            {place: values[b] for place, values in again.items() if not np.isnan(values[b])},
+            layers,
+            thresholds,
+        )
         for b in range(RESAMPLES)
     ]
     confidence = float(np.mean([other[0] == here[0] for other in others]))
@@ -93,6 +100,13 @@ def verdict(
     evidence = {"clean − corrupt": float(gap)}
     evidence |= {f"{site} at {role}": value for (site, role), value in mean.items() if site in sites}
     return Verdict(*here, _convolution(mean, thresholds), confidence, layer_confidence, evidence, thresholds)
+
+
+def _check(grids: Sequence[Grid], layers: int) -> None:
+    wanted = [(site, role) for site in needed(layers) for role in MEANS]
+    lacking = [place for place in wanted if not all(("restored", *place) in grid.cells for grid in grids)]
+    if lacking:
+        raise InvalidInput(f"a verdict needs what is restored with {site} at {role}" for site, role in lacking)
 
 
 def _classified(gap: float, mean: Shares, layers: int, limits: Thresholds) -> tuple[str, int | None, str | None]:
@@ -134,14 +148,18 @@ def _convolution(mean: Shares, limits: Thresholds) -> str | None:
 def _mean_shares(
     grids: Sequence[Grid], drawn: ndarray
 ) -> tuple[dict[Place, float], dict[Place, Float64[ndarray, " resamples"]]]:
-    """Of every restored cell: over the seeds, and over resamples. A seed that is not solved has no shares."""
+    """Of every restored cell: over the seeds, and over resamples. A seed that is not solved has no shares; if any is
+    solved, they are those of the solved ones."""
     each = [{cell[1:]: found for cell, found in shares(grid).items() if cell[0] == "restored"} for grid in grids]
-    places = [place for place in each[0] if all(place in one for one in each)]
-    mean = {place: float(np.mean([one[place][0] for one in each])) for place in places}
-    return mean, {place: _again([one[place][1] for one in each], drawn) for place in places}
+    none = np.nan, np.full(RESAMPLES, np.nan)
+    seeds = {place: [one.get(place, none) for one in each] for one in each for place in one}
+    mean = {place: float(np.nanmean([share for share, _ in found])) for place, found in seeds.items()}
+    return mean, {place: _again([means for _, means in found], drawn) for place, found in seeds.items()}
 
 
 def _again(values: Sequence[Float64[ndarray, " resamples"]], drawn: ndarray) -> Float64[ndarray, " resamples"]:
-    """Resample b of the mean over seeds: seeds drawn again, each with its own documents drawn again."""
-    stacked = np.stack(values, axis=1)
-    return np.take_along_axis(stacked, drawn, axis=1).mean(axis=1)
+    """Resample b of the mean over seeds: seeds drawn again, each with its own documents drawn again. NaN is no seed."""
+    again = np.take_along_axis(np.stack(values, axis=1), drawn, axis=1)
+    there = ~np.isnan(again)
+    with np.errstate(invalid="ignore"):  # no seed of a resample has any
+        return np.where(there, again, 0.0).sum(axis=1) / there.sum(axis=1)

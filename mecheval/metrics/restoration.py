@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Float64
 from numpy import ndarray
 
-from mecheval.interventions.interchange import METRICS, Cell, Grid, layer_of
+from mecheval.interventions.records import METRICS, Cell, Grid, layer_of
 from mecheval.metrics.measurement import Measurement
 from mecheval.metrics.statistics import interval, middle, resampled
 
@@ -37,19 +37,19 @@ def shares(grid: Grid) -> dict[Cell, tuple[float, Float64[ndarray, " resamples"]
         return {}
     found = {}
     for cell, values in grid.cells.items():
-        there = ~np.isnan(values["likelihood"])
-        ends = np.stack([np.where(there, end, np.nan) for end in (clean, corrupt)])
         mine = values["likelihood"]
-        if not there.any():
+        there = ~np.isnan(mine)
+        here = [x[there].mean() for x in (mine, clean, corrupt)] if there.any() else [0.0, 0.0, 0.0]
+        if here[1] - here[2] < THRESHOLD:  # of the documents that have the token
             continue
-        share = _share(cell[0], np.nanmean(mine), *np.nanmean(ends, axis=1))
-        found[cell] = float(share), _share(cell[0], resampled(mine), *resampled(ends))
+        ends = np.stack([np.where(there, end, np.nan) for end in (clean, corrupt)])
+        found[cell] = float(_share(cell[0], *here)), _share(cell[0], resampled(mine), *resampled(ends))
     return found
 
 
 def _share(condition: str, here: Any, clean: Any, corrupt: Any) -> Any:
-    """Of numbers, or of arrays of them."""
-    gap = clean - corrupt
+    """Of numbers, or of arrays of them; none where documents drawn again lost nothing."""
+    gap = np.where(clean > corrupt, clean - corrupt, np.nan)
     return (clean - here) / gap if condition == "ablated" else (here - corrupt) / gap
 
 

@@ -1,5 +1,6 @@
 """Checkpoints of a run on its way: the newest two, each a file of tensors and a note that makes it valid."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,7 +28,8 @@ def save_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
     name = f"{checkpoint.numbers['step']:010d}"
     write(folder / f"{name}.safetensors", content)
     write_json(folder / f"{name}.json", {"numbers": checkpoint.numbers, "tensors_sha256": sha256(content)})
-    kept = {note.stem for note in _notes(folder)[:KEPT]}
+    # a note of a later step is damaged, or this step would not have been made again
+    kept = {note.stem for note in [note for note in _notes(folder) if note.stem <= name][:KEPT]}
     for path in folder.iterdir():
         if path.stem not in kept:
             remove(path)
@@ -55,11 +57,15 @@ def _load(note: Path) -> Checkpoint:
 
     record = read_json(note)
     content = read(note.with_suffix(".safetensors"))
-    if sha256(content) != record["tensors_sha256"]:
+    if sha256(content) != record.get("tensors_sha256"):
         raise Damaged(f"{note.stem}.safetensors does not agree with its checksum")
+    if not isinstance(record.get("numbers"), dict):
+        raise Damaged(f"{note.name} is not what was written")
     return Checkpoint(unpacked(content), record["numbers"])
 
 
 def _notes(folder: Path) -> list[Path]:
     """Newest first."""
-    return sorted((path for path in folder.glob("*.json") if path.stem.isdigit()), reverse=True)
+    if folder.is_symlink():
+        return []
+    return sorted((path for path in folder.glob("*.json") if re.fullmatch("[0-9]{10,}", path.stem)), reverse=True)

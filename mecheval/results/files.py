@@ -26,7 +26,8 @@ def write(path: Path, content: bytes) -> None:
     """The whole content, or what was there before."""
     temporary = path.with_name(path.name + TEMPORARY)
     try:
-        with temporary.open("wb") as file:
+        temporary.unlink(missing_ok=True)  # what is left of a killed process, or a link that leads out of the folder
+        with temporary.open("xb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
@@ -48,23 +49,31 @@ def read(path: Path) -> bytes:
     """The content of a plain file; Damaged if it is a link or anything else."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        try:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise Damaged(f"{path.name} is no plain file")
+            with os.fdopen(descriptor, "rb", closefd=False) as file:
+                return file.read()
+        finally:
+            os.close(descriptor)
     except OSError as error:
         raise Damaged(f"{path.name} cannot be read: {error.strerror}") from error
-    with os.fdopen(descriptor, "rb") as file:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise Damaged(f"{path.name} is no plain file")
-        return file.read()
 
 
 def read_json(path: Path) -> dict[str, Any]:
     """What `write_json` wrote; Damaged if a bit of it is different."""
+    return parse_json(read(path), path.name)
+
+
+def parse_json(text: bytes, name: str) -> dict[str, Any]:
     try:
-        record = json.loads(read(path))
-        content, found = record["content"], sha256(canonical_json(record["content"]).encode())
+        record = json.loads(text)
+        content, wanted = record["content"], record["sha256"]
+        found = sha256(canonical_json(content).encode())
     except (ValueError, TypeError, KeyError, RecursionError) as error:
-        raise Damaged(f"{path.name} is not what was written") from error
-    if not isinstance(content, dict) or found != record["sha256"]:
-        raise Damaged(f"{path.name} does not agree with its checksum")
+        raise Damaged(f"{name} is not what was written") from error
+    if not isinstance(content, dict) or found != wanted:
+        raise Damaged(f"{name} does not agree with its checksum")
     return content
 
 

@@ -7,19 +7,24 @@ checksums.json       of all the others                   optimiser.safetensors  
 """
 
 import json
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mecheval.errors import StoreError
-from mecheval.results.files import Damaged, read, read_json, sha256
+from mecheval.results.files import Damaged, parse_json, read, read_json, sha256
+from mecheval.spec import canonical_json
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 CHECKSUMS = "checksums.json"
 PARTIAL = ".partial"
+NEEDED = ("experiment.json", "provenance.json", "status.json", "curve.jsonl", "rows.jsonl")
+NAME = re.compile(r"[a-z_]+\.(json|jsonl|safetensors)")  # of a file of a run: nothing that leads out of the folder
 SUMMARY = ("key", "status", "reason", "folder", "steps", "metrics")
 
 
@@ -40,7 +45,7 @@ class Run:
     @cached_property
     def outcome(self) -> dict[str, Any]:
         """Status, key, steps, and the reason of a divergence."""
-        return self._json("status.json")
+        return self._json("status.json", "status", "key", "steps")
 
     @cached_property
     def experiment(self) -> dict[str, Any]:
@@ -48,7 +53,7 @@ class Run:
 
     @cached_property
     def provenance(self) -> dict[str, Any]:
-        return self._json("provenance.json")
+        return self._json("provenance.json", "made_by")
 
     @cached_property
     def curve(self) -> list[dict[str, Any]]:
@@ -56,7 +61,7 @@ class Run:
 
     @cached_property
     def rows(self) -> list[dict[str, Any]]:
-        return self._lines("rows.jsonl")
+        return self._lines("rows.jsonl", "split", "metric", "value", "n", "low", "high")
 
     def weights(self) -> "dict[str, Tensor]":
         """Of the trained model; a diverged run has none."""
@@ -80,7 +85,7 @@ class Run:
 
     def verify(self) -> None:
         """Reads everything."""
-        for name in self._checksums:
+        for name in dict.fromkeys((*NEEDED, *self._checksums)):
             self._read(name)
 
     @cached_property
@@ -94,7 +99,7 @@ class Run:
 
     def _read(self, name: str) -> bytes:
         try:
-            if Path(name).name != name or name not in self._checksums:
+            if name not in self._checksums or not NAME.fullmatch(name):
                 raise Damaged(f"{name} does not belong to it")
             content = read(self.folder / name)
             if sha256(content) != self._checksums[name]:
@@ -103,10 +108,31 @@ class Run:
             raise StoreError(f"{self.folder} is damaged: {error}") from error
         return content
 
-    def _json(self, name: str) -> dict[str, Any]:
-        content = json.loads(self._read(name))["content"]
-        assert isinstance(content, dict)
-        return content
+    def _json(self, name: str, *needed: str) -> dict[str, Any]:
+        return self._whole(name, parse_json, self._read(name), needed)
 
-    def _lines(self, name: str) -> list[dict[str, Any]]:
-        return [json.loads(line) for line in self._read(name).splitlines()]
+    def _lines(self, name: str, *needed: str) -> list[dict[str, Any]]:
+        return [self._whole(name, _parse_line, line, needed) for line in self._read(name).splitlines()]
+
+    def _whole(
+        self, name: str, parse: Callable[[bytes, str], dict[str, Any]], text: bytes, needed: Sequence[str]
+    ) -> dict[str, Any]:
+        """Who can change a file can change its checksum, too: that alone says nothing."""
+        try:
+            record = parse(text, name)
+            if missing := [field for field in needed if field not in record]:
+                raise Damaged(f"{name} has no {', '.join(missing)}")
+        except Damaged as error:
+            raise StoreError(f"{self.folder} is damaged: {error}") from error
+        return record
+
+
+def _parse_line(text: bytes, name: str) -> dict[str, Any]:
+    try:
+        record = json.loads(text)
+        canonical_json(record)  # refuses what is no number
+    except (ValueError, RecursionError) as error:
+        raise Damaged(f"{name} is not what was written") from error
+    if not isinstance(record, dict):
+        raise Damaged(f"{name} is not what was written")
+    return record

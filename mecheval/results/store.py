@@ -1,21 +1,27 @@
 """Many run folders as tables: `runs`, `rows` (every measurement) and `curves`, with the fields of each experiment."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mecheval.errors import InvalidInput, StoreError
+from mecheval.metrics.measurement import Measurement
 from mecheval.results.checkpoint import newest
 from mecheval.results.files import Damaged, read_json
-from mecheval.results.run import PARTIAL, Run
+from mecheval.results.run import CHECKSUMS, NEEDED, PARTIAL, Run
 from mecheval.results.workplace import ERROR, in_use
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-TABLES = ("runs", "rows", "curves")
+COLUMNS = {  # beside the fields of the experiments; a table without rows has these
+    "runs": ("key", "status", "steps", "reason", "folder"),
+    "rows": ("key", "status", *(field.name for field in fields(Measurement))),
+    "curves": ("key", "status", "step", "loss", "train_loss", "gradient_norm", "learning_rate"),
+}
+TABLES = tuple(COLUMNS)
 
 
 @dataclass(frozen=True)
@@ -47,7 +53,8 @@ class Results:
 
         if table not in TABLES:
             raise InvalidInput(f"table={table!r} must be one of {', '.join(TABLES)}")
-        return DataFrame(getattr(self, table)())
+        found = getattr(self, table)()
+        return DataFrame(found, columns=None if found else list(COLUMNS[table]))
 
     def sql(self, query: str) -> "DataFrame":
         """The answer to a question about the tables, in SQL."""
@@ -55,13 +62,14 @@ class Results:
 
         with duckdb.connect(config={"enable_external_access": "false"}) as connection:
             for table in TABLES:
-                frame = self.df(table)
-                if len(frame.columns):
-                    connection.register(table, frame)
+                connection.register(table, self.df(table))
             try:
-                return connection.execute(query).df()
+                answer = connection.execute(query)
             except duckdb.Error as error:
-                raise InvalidInput(f"sql={query!r} is refused: {error}") from error
+                raise InvalidInput(f"sql={query!r} is refused: {str(error).splitlines()[0]}") from error
+            if answer is None:
+                raise InvalidInput(f"sql={query!r} must be a question, as in 'select count(*) from runs'")
+            return answer.df()
 
     @cached_property
     def _found(self) -> list[tuple[dict[str, Any], dict[str, Any], Run | None]]:
@@ -71,7 +79,7 @@ class Results:
         for folder in sorted(self.folder.iterdir()):
             if folder.name.endswith(PARTIAL):
                 yield _on_its_way(folder)
-            elif (folder / "checksums.json").exists():
+            elif any((folder / name).exists() for name in (CHECKSUMS, *NEEDED)):
                 yield _finished(folder)
 
 
@@ -80,21 +88,24 @@ def _finished(folder: Path) -> tuple[dict[str, Any], dict[str, Any], Run | None]
     try:
         outcome = {"key": run.key, "status": run.status, "steps": run.outcome["steps"]}
         outcome |= {"reason": run.outcome.get("reason"), "folder": str(folder)}
-        assert run.rows is not None  # damage shows now, not when somebody counts
+        _ = run.rows, run.curve  # damage shows now, not when somebody counts
         return outcome, run.experiment, run
     except StoreError as error:
         return {"key": None, "status": "damaged", "steps": None, "reason": str(error), "folder": str(folder)}, {}, None
 
 
 def _on_its_way(folder: Path) -> tuple[dict[str, Any], dict[str, Any], None]:
-    status, reason = ("running", None) if in_use(folder) else ("killed", None)
+    experiment: dict[str, Any] = {}
+    status, reason, steps = "damaged", None, 0
     try:
+        status = "running" if in_use(folder) else "killed"
+        steps = newest(folder / "checkpoints")
         experiment = read_json(folder / "experiment.json")
         if status == "killed" and (folder / ERROR).exists():
-            status, reason = "error", read_json(folder / ERROR)["reason"]
-    except Damaged as error:
-        experiment, reason = {}, str(error)
-    steps, key = newest(folder / "checkpoints"), experiment.get("key")
+            status, reason = "error", read_json(folder / ERROR).get("reason")
+    except (Damaged, OSError) as error:
+        reason = str(error)
+    key = experiment.get("key")
     return {"key": key, "status": status, "steps": steps, "reason": reason, "folder": str(folder)}, experiment, None
 
 

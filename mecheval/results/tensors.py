@@ -17,5 +17,5 @@ def packed(tensors: Mapping[str, Tensor]) -> bytes:
 def unpacked(content: bytes) -> dict[str, Tensor]:
     try:
         return load(content)
-    except SafetensorError as error:
+    except (SafetensorError, KeyError, ValueError, RuntimeError) as error:  # a dtype torch does not have is a KeyError
         raise Damaged(f"these are no safetensors: {error}") from error

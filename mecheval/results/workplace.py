@@ -2,15 +2,16 @@
 
 import fcntl
 import os
+import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from mecheval.errors import StoreError
 from mecheval.results.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
-from mecheval.results.files import Damaged, read_json, remove, sha256, sync, write, write_json
+from mecheval.results.files import Damaged, read, read_json, remove, sha256, sync, write, write_json
 from mecheval.results.run import CHECKSUMS, PARTIAL, Run
 from mecheval.spec import canonical_json
 
@@ -36,6 +37,7 @@ class Workplace:
         """The folder, locked; another process that comes is turned away. The lock goes with the process."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
+            sync(self.folder.parent)
             descriptor = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
         except OSError as error:
             raise StoreError(f"{self.folder} cannot be used: {error.strerror}") from error
@@ -43,6 +45,9 @@ class Workplace:
             _lock(descriptor, self.folder)
             yield
         finally:
+            if self.finished and self.folder.is_dir():  # another process was quicker: ours is empty
+                with suppress(OSError):
+                    self.folder.rmdir()
             os.close(descriptor)
 
     def recovered(self) -> Run | None:
@@ -66,8 +71,12 @@ class Workplace:
                 raise StoreError(f"{self.folder} is damaged: {error}; remove it to start again") from error
             refuse_differences(self.folder, theirs, mine)
         remove(self.folder / ERROR)
+        checkpoints = self.folder / "checkpoints"
+        if checkpoints.is_symlink():
+            raise StoreError(f"{checkpoints} is a link; remove it to start again")
         try:
-            (self.folder / "checkpoints").mkdir(exist_ok=True)
+            checkpoints.mkdir(exist_ok=True)
+            sync(self.folder)
         except OSError as error:
             raise StoreError(f"{self.folder} cannot be used: {error.strerror}") from error
 
@@ -95,7 +104,11 @@ class Workplace:
         for name, content in files.items():
             write(self.folder / name, content)
         kept = [*(f"{name}.json" for name in ("experiment", *records)), *(f"{name}.jsonl" for name in tables), *files]
-        write_json(self.folder / CHECKSUMS, {name: sha256((self.folder / name).read_bytes()) for name in sorted(kept)})
+        try:
+            checksums = {name: sha256(read(self.folder / name)) for name in sorted(kept)}
+        except Damaged as error:
+            raise StoreError(f"{self.folder} is damaged: {error}") from error
+        write_json(self.folder / CHECKSUMS, checksums)
         return self._renamed()
 
     def _renamed(self) -> Run:
@@ -131,7 +144,10 @@ def in_use(folder: Path) -> bool:
 
 
 def _lock(descriptor: int, folder: Path) -> None:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        raise StoreError(f"{folder} is in use by another process; wait for it or take another folder") from error
+    for _ in range(10):  # somebody may only be looking, which takes no time: see `in_use`
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except OSError:
+            time.sleep(0.01)
+    raise StoreError(f"{folder} is in use by another process; wait for it or take another folder")

@@ -12,6 +12,7 @@ from mecheval.models.layers import Reads, gathered, split_heads
 from mecheval.models.site import Site
 
 Stream = Float[Tensor, "batch time d_model"]
+Weights = Float[Tensor, "batch head time source"]
 
 
 class Attention(nn.Module):
@@ -32,8 +33,7 @@ class Attention(nn.Module):
         self.head_out = Site("batch time head d_head", "what each head read, before the output projection")
 
     def forward(self, x: Stream) -> Stream:
-        q, k, v = (split_heads(part, self.heads) for part in self.qkv_proj(x).chunk(3, dim=-1))
-        q, k, v = self.query(q), self.key(k), self.value(v)
+        q, k, v = self._projected(x)
         o = self.head_out(self._weighed(q, k, v) if self.scores.used else _attention(q, k, v))
         return self.out_proj(o.flatten(start_dim=-2))
 
@@ -45,9 +45,18 @@ class Attention(nn.Module):
         past = torch.arange(x.shape[1], device=x.device) <= at[:, None, :, None]
         return self.out_proj(_attention(q, k, v, past).flatten(start_dim=-2))
 
+    def mixing(self, x: Stream) -> tuple[Weights, Float[Tensor, "batch source head d_head"]]:
+        """Where each position looks, and what it sees there: their product passes `head_out`."""
+        q, k, v = self._projected(x)
+        return self.scores(attention_weights(q, k)), v
+
     def state_size(self, time: int) -> int:
         """How many numbers must be kept to go on after so many tokens."""
         return 2 * self.out_proj.in_features * time
+
+    def _projected(self, x: Stream) -> tuple[Tensor, Tensor, Tensor]:
+        q, k, v = (split_heads(part, self.heads) for part in self.qkv_proj(x).chunk(3, dim=-1))
+        return self.query(q), self.key(k), self.value(v)
 
     def _weighed(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         weights = self.scores(attention_weights(q, k))
@@ -62,7 +71,7 @@ def _attention(q: Tensor, k: Tensor, v: Tensor, seen: Tensor | None = None) -> T
 
 def attention_weights(
     q: Float[Tensor, "batch time head d_head"], k: Float[Tensor, "batch time head d_head"]
-) -> Float[Tensor, "batch head time source"]:
+) -> Weights:
     logits = torch.einsum("bthd,bshd->bhts", q, k) / math.sqrt(q.shape[-1])
     future = torch.ones_like(logits, dtype=torch.bool).triu(1)
     return logits.masked_fill(future, -torch.inf).softmax(dim=-1)

@@ -4,6 +4,7 @@ q, k, v = silu(conv(W x));  q, k normalised, q / √d_head;  β = sigmoid(W x)
 S_t = S_{t−1} + β_t k_t (v_t − k_tᵀ S_{t−1})ᵀ;  o_t = rms_norm(S_tᵀ q_t)
 """
 
+import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -14,6 +15,7 @@ from mecheval.models.ops.delta_rule import delta_rule, delta_states, read_states
 from mecheval.models.site import Site
 
 Stream = Float[Tensor, "batch time d_model"]
+Weights = Float[Tensor, "batch head time source"]
 
 
 class DeltaNet(nn.Module):
@@ -44,20 +46,32 @@ class DeltaNet(nn.Module):
         self.head_out = Site("batch time head d_head", "what each head read, before the norm")
 
     def forward(self, x: Stream) -> Stream:
-        q = self.q_conv_out(F.silu(self.q_conv(self.q_proj(x))))
-        k = self.k_conv_out(F.silu(self.k_conv(self.k_proj(x))))
-        v = self.v_conv_out(F.silu(self.v_conv(self.v_proj(x))))
-        q, k, v = (split_heads(part, self.heads) for part in (q, k, v))
-        q, k = l2_normalised(q) * q.shape[-1] ** -0.5, l2_normalised(k)
-        beta = self.beta(self.b_proj(x).sigmoid())
+        q, k, v, beta = self._projected(x)
         o = self.head_out(self._remembered(q, k, v, beta))
         return self.o_proj(self.norm(o).flatten(start_dim=-2))
+
+    def mixing(self, x: Stream) -> tuple[Weights, Float[Tensor, "batch source head d_head"]]:
+        """How much of each v_s is in o_t, and v: tril(Q Kᵀ) (I + tril(β K Kᵀ, −1))⁻¹ diag(β), and `head_out` is W v."""
+        q, k, v, beta = self._projected(x)
+        q, k, beta = (part.transpose(1, 2) for part in (q, k, beta[..., None]))
+        written = torch.linalg.solve_triangular(  # reads what is below the diagonal, and takes that for 1
+            (beta * k) @ k.mT, (q @ k.mT).tril(), upper=False, left=False, unitriangular=True
+        )
+        return written * beta.mT, v
 
     def state_size(self, time: int) -> int:
         """How many numbers must be kept to go on after so many tokens."""
         d_model = self.o_proj.in_features
         convs = [conv for conv in (self.q_conv, self.k_conv, self.v_conv) if isinstance(conv, ShortConv)]
         return d_model * d_model // self.heads + sum(d_model * (conv.kernel_size[0] - 1) for conv in convs)
+
+    def _projected(self, x: Stream) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """q, k, v and β."""
+        q = self.q_conv_out(F.silu(self.q_conv(self.q_proj(x))))
+        k = self.k_conv_out(F.silu(self.k_conv(self.k_proj(x))))
+        v = self.v_conv_out(F.silu(self.v_conv(self.v_proj(x))))
+        q, k, v = (split_heads(part, self.heads) for part in (q, k, v))
+        return l2_normalised(q) * q.shape[-1] ** -0.5, l2_normalised(k), v, self.beta(self.b_proj(x).sigmoid())
 
     def _remembered(self, q: Tensor, k: Tensor, v: Tensor, beta: Tensor) -> Tensor:
         if self.state.used:

@@ -10,6 +10,7 @@ from mecheval.models.ops.linear_attention import mixing_weights
 from mecheval.models.site import Site
 
 Stream = Float[Tensor, "batch time d_model"]
+Weights = Float[Tensor, "batch head time source"]
 
 
 class LinearAttention(nn.Module):
@@ -30,11 +31,15 @@ class LinearAttention(nn.Module):
         self.head_out = Site("batch time head d_head", "what each head read, before the output projection")
 
     def forward(self, x: Stream) -> Stream:
-        q, k = (split_heads(proj(x), self.heads) for proj in (self.q_proj, self.k_proj))
-        v = self.value(split_heads(self.v_proj(x), self.heads))
-        weights = self.scores(mixing_weights(self.query(q), self.key(k)))
+        weights, v = self.mixing(x)
         o = self.head_out(torch.einsum("bhts,bshd->bthd", weights, v))
         return self.o_proj(o.flatten(start_dim=-2))
+
+    def mixing(self, x: Stream) -> tuple[Weights, Float[Tensor, "batch source head d_head"]]:
+        """Where each position looks, and what it sees there: their product passes `head_out`."""
+        q, k = (split_heads(proj(x), self.heads) for proj in (self.q_proj, self.k_proj))
+        v = self.value(split_heads(self.v_proj(x), self.heads))
+        return self.scores(mixing_weights(self.query(q), self.key(k))), v
 
     def state_size(self, time: int) -> int:
         """How many numbers must be kept to go on after so many tokens."""

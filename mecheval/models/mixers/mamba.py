@@ -17,6 +17,7 @@ from mecheval.models.ops.selective_scan import read_states, selective_scan, sele
 from mecheval.models.site import Site
 
 Stream = Float[Tensor, "batch time d_model"]
+Weights = Float[Tensor, "batch d_inner time source"]
 
 
 class Mamba(nn.Module):
@@ -61,19 +62,36 @@ class Mamba(nn.Module):
         y = gathered(self._ssm(F.silu(self.conv(F.linear(x, W_x)))), at)
         return self.out_proj(y * F.silu(F.linear(gathered(x, at), W_z)))
 
+    def mixing(self, x: Stream) -> tuple[Weights, Float[Tensor, "batch source d_inner 1"]]:
+        """How much of each x_s is in y_t, and x: Σ_n C_tn exp(A_n Σ_{s<r≤t} dt_r) dt_s B_sn, and D where s = t.
+
+        Every channel is a head of its own, of width 1; `ssm_out` is W x.
+        """
+        x, _ = self.in_proj(x).chunk(2, dim=-1)
+        x = self.conv_out(F.silu(self.conv(x)))
+        dt, B, C = self._selected(x)
+        A, one_hot = -self.A_log.exp(), torch.eye(x.shape[1], dtype=x.dtype, device=x.device)[..., None]
+        # given dt, B and C the scan is linear in x: of a 1 at s alone it makes column s
+        columns = [selective_scan(one.expand_as(x), dt, A, B, C, self.D, backend=self.backend) for one in one_hot]
+        return torch.stack(columns, dim=-1).transpose(1, 2), x[..., None]
+
     def state_size(self, time: int) -> int:
         """How many numbers must be kept to go on after so many tokens."""
         width = self.conv.kernel_size[0] - 1 if isinstance(self.conv, ShortConv) else 0
         return self.A_log.numel() + self.out_proj.in_features * width
 
     def _ssm(self, x: Float[Tensor, "batch time d_inner"]) -> Float[Tensor, "batch time d_inner"]:
-        dt, B, C = self.x_proj(x).split([self.dt_rank, self.d_state, self.d_state], dim=-1)
-        dt = self.dt(F.softplus(self.dt_proj(dt)))
+        dt, B, C = self._selected(x)
         A = -self.A_log.exp()
         if self.state.used:
             states = selective_states(x, dt, A, B)
             return read_states(went_on(dt, A, states, self.state(states)), x, C, self.D)
         return selective_scan(x, dt, A, B, C, self.D, backend=self.backend)
+
+    def _selected(self, x: Float[Tensor, "batch time d_inner"]) -> tuple[Tensor, Tensor, Tensor]:
+        """dt, B and C."""
+        dt, B, C = self.x_proj(x).split([self.dt_rank, self.d_state, self.d_state], dim=-1)
+        return self.dt(F.softplus(self.dt_proj(dt))), B, C
 
     @torch.no_grad()
     def _start_dt(self) -> None:

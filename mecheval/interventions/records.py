@@ -1,0 +1,43 @@
+"""What interventions give: a number for each document, before anything is averaged."""
+
+from dataclasses import dataclass
+
+from jaxtyping import Float64
+from numpy import ndarray
+
+from mecheval.interventions.options import Condition
+
+METRICS = ("likelihood", "accuracy", "logit", "kl")
+Values = dict[str, Float64[ndarray, " n"]]  # by metric, a number for each document
+Cell = tuple[Condition, str, str]  # condition, site, role
+PerDocument = Float64[ndarray, "n head from to"]
+
+
+@dataclass(frozen=True)
+class Grid:
+    """What every document did: clean, corrupt, and in every cell. NaN where it has no such token."""
+
+    corrupted: str
+    split: str
+    clean: Values
+    corrupt: Values
+    cells: dict[Cell, Values]
+
+
+def layer_of(site: str) -> int | None:
+    """The block a site is in; None before and behind the blocks."""
+    return int(site.split(".")[1]) if site.startswith("blocks.") else None
+
+
+@dataclass(frozen=True)
+class Looks:
+    """By layer, how much each document's token at one role looks at another. NaN where it has no such token.
+
+    `silent` are the layers whose mixers do not say where they look.
+    """
+
+    from_roles: tuple[str, ...]
+    to_roles: tuple[str, ...]
+    weights: dict[int, PerDocument]
+    shares: dict[int, PerDocument]
+    silent: tuple[int, ...]

@@ -1,0 +1,98 @@
+"""Two models that are really trained: whether they learn, and how they recall (paper §4.2, §4.4)."""
+
+import time
+from pathlib import Path
+
+import pytest
+
+from mecheval.errors import StoreError
+from mecheval.experiment import Experiment
+from mecheval.interventions.interchange import interchange
+from mecheval.metrics.mechanism import verdict
+from mecheval.metrics.restoration import shares
+from mecheval.runner import run
+from mecheval.trained import trained
+
+COMMON = {"task": "recall:pairs=4,vocab=64", "train.batch": 128, "train.stop": 0.95, "eval.documents": 512}
+# the paper's start, 0.02, would stay at chance for thousands of steps
+ATTENTION = {"model.architecture": "attention", "model.init.linear": 3.0, "model.init.embedding": 5.0}
+ATTENTION |= {
+    "train.lr": 1e-3,
+    "train.schedule": "constant",
+    "train.warmup": 0.05,
+    "train.steps": 600,
+    "eval.every": 50,
+}
+# six of six seeds reached 95 % within 4,000 steps, this one first; at batch 32 or 64 not all did
+MAMBA = {"model.architecture": "mamba", "train.lr": 1e-2, "train.steps": 4000, "eval.every": 100, "seed": 5}
+
+
+@pytest.fixture(scope="session")
+def runs(tmp_path_factory, worker_id):
+    """A folder that all workers share: what one trains, the others find."""
+    base = tmp_path_factory.getbasetemp()
+    return (base if worker_id == "master" else base.parent) / "runs"
+
+
+def finished(fields, folder: Path):
+    for _ in range(600):
+        try:
+            return run(Experiment.of(COMMON | fields), folder)
+        except StoreError:  # the other worker trains it
+            time.sleep(1)
+    raise AssertionError("ten minutes were not enough")
+
+
+@pytest.fixture(scope="session")
+def attention(runs):
+    return finished(ATTENTION, runs)
+
+
+@pytest.fixture(scope="session")
+def mamba(runs):
+    return finished(MAMBA, runs)
+
+
+def grid(found, sites):
+    model, experiment, _ = trained(found.folder)
+    return interchange(model, experiment.documents, sites, seed=experiment.seed)
+
+
+@pytest.mark.xdist_group("attention")
+def test_attention_learns_to_recall_within_600_steps(attention):
+    scores = attention.summary()["metrics"]
+    assert attention.outcome["steps"] < 600
+    assert scores["dev"]["accuracy"]["value"] >= 0.95
+    assert scores["accuracy"]["low"] >= 0.9
+    assert scores["likelihood"]["value"] > 0.8
+
+
+@pytest.mark.xdist_group("mamba")
+def test_mamba_learns_to_recall_within_4000_steps(mamba):
+    scores = mamba.summary()["metrics"]
+    assert mamba.outcome["steps"] < 4000
+    assert scores["dev"]["accuracy"]["value"] >= 0.95
+    assert scores["accuracy"]["low"] >= 0.9
+
+
+@pytest.mark.xdist_group("attention")
+def test_attention_recalls_by_induction(attention):
+    found = grid(attention, ["blocks.1.block_in", "blocks.1.mixer_out"])
+    assert shares(found)["restored", "blocks.1.block_in", "value"][0] >= 0.9
+    answer = verdict(found, layers=2)
+    assert (answer.mechanism, answer.layer, answer.role) == ("induction", 1, "value")
+    assert answer.confidence > 0.99
+
+
+@pytest.mark.xdist_group("mamba")
+def test_mamba_recalls_by_direct_retrieval(mamba):
+    found = grid(mamba, ["blocks.1.block_in", "blocks.1.mixer_out", "blocks.0.mixer.conv_out"])
+    here = {role: share for (_, site, role), (share, _) in shares(found).items() if site == "blocks.1.block_in"}
+    assert here["value"] <= 0.1
+    assert here["query"] + here["key"] >= 0.5
+    answer = verdict(found, layers=2)
+    assert answer.mechanism == "direct retrieval"
+    # four taps spread the key over four tokens: the convolution's output at one of them alone brings little back
+    inner = {role: share for (_, site, role), (share, _) in shares(found).items() if site.endswith("conv_out")}
+    assert all(-0.1 < inner[role] < 0.5 for role in ("value", "next_key"))
+    assert answer.convolution is None
