@@ -155,11 +155,13 @@ def test_identities_of_a_grid(architecture, dtype):
 @pytest.mark.parametrize("memory", [2**28, 1], ids=["one block", "blocks of two"])
 @pytest.mark.parametrize("architecture", ["attention", "mamba"])
 def test_the_control_puts_in_what_another_document_has_there(architecture, memory):
-    model, name, roles = model_of(architecture), "blocks.1.block_in", ["value", "query", "value+2"]
+    model, name, roles = model_of(architecture), "blocks.1.block_in", ["value", "query", "value+4"]
     grid = interchange(model, TASKS["recall"], [name], roles, conditions=["control"], documents=5, memory=memory)
     truth = Slowly(model, TASKS["recall"], 5)
     n = len(truth.docs)
     assert n == 5, "the last block has one document"
+    there = np.array([positions(docs, "value+4")[1][0] for docs in truth.docs])
+    assert (there & ~np.roll(there, 1)).any(), "some have the place, and the one before has not"
     for i in range(n):
         other = (i - 1) % n
         for role in roles:

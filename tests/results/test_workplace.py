@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import pytest
 from nursery import Reaper, Stopped, result, small
@@ -197,6 +198,33 @@ def test_who_comes_just_after_the_end_finds_the_run_and_leaves_nothing(finished,
     monkeypatch.setattr(runner, "_check_strangers", meanwhile)
     assert result(run(EXPERIMENT, tmp_path).folder) == result(finished)
     assert [path.name for path in tmp_path.iterdir()] == [EXPERIMENT.name]
+
+
+def test_every_new_name_is_made_to_last_at_once(tmp_path, monkeypatch):
+    """A folder is synced after something in it gets a name, or a power cut would take the name away."""
+    named, synced = [], []
+
+    def watched(name, real):
+        def call(*paths, **keywords):
+            done = real(*paths, **keywords)
+            if name == "fsync":
+                synced.append((len(named), Path(f"/proc/self/fd/{paths[0]}").readlink()))
+            else:
+                named.append(Path(paths[0] if name == "mkdir" else paths[1]))
+            return done
+
+        return call
+
+    for name in ("mkdir", "replace", "rename", "fsync"):
+        monkeypatch.setattr(os, name, watched(name, getattr(os, name)))
+    run(EXPERIMENT, tmp_path, Settings(save_every=0.0))
+    assert {path.name for path in named} >= {
+        f"{EXPERIMENT.name}.partial",
+        "checkpoints",
+        "status.json",
+        EXPERIMENT.name,
+    }
+    assert [path for count, path in enumerate(named, start=1) if (count, path.parent) not in synced] == []
 
 
 def test_a_folder_that_only_lacks_its_name_gets_it_and_nothing_is_computed(finished, stopped, tmp_path, monkeypatch):

@@ -32,8 +32,8 @@ class Delta:
 
     def __init__(self, dtype):
         draw = torch.Generator().manual_seed(0)
-        k = torch.randn(BATCH, TIME, 2, 4, generator=draw)
-        self.k, self.v = (k / k.norm(dim=-1, keepdim=True)).to(dtype), torch.randn(BATCH, TIME, 2, 3).to(dtype)
+        k, v = (torch.randn(BATCH, TIME, 2, d, generator=draw) for d in (4, 3))
+        self.k, self.v = (k / k.norm(dim=-1, keepdim=True)).to(dtype), v.to(dtype)
         self.beta = torch.rand(BATCH, TIME, 2, generator=draw).to(dtype)
         self.states = delta_rule.delta_states(self.k, self.v, self.beta)
 
@@ -97,10 +97,11 @@ def test_the_recurrence_goes_on_from_what_was_put_in(kind, dtype, places):
         assert torch.equal(found[row, :first], recurrence.states[row, :first]), "nothing happens before an edit"
 
 
-def test_one_number_of_a_state_is_an_edit(kind):
+@pytest.mark.parametrize("which", [0, -1])
+def test_one_number_of_a_state_is_an_edit(kind, which):
     recurrence = kind(torch.float64)
     value = recurrence.states[1, 3].clone()
-    value.view(-1)[0] += 1
+    value.view(-1)[which] += 1
     found = recurrence.went_on(with_edits(recurrence.states, {(1, 3): value}))
     assert (found - started_again(recurrence, {(1, 3): value})).abs().max() <= TOLERANCE[torch.float64]
 
