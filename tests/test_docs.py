@@ -44,11 +44,12 @@ def test_the_examples_of_training_run(tmp_path, monkeypatch, capsys):
     assert done.stdout.startswith("done {'value'")
 
 
-def test_the_example_of_an_intervention_runs(tmp_path, monkeypatch):
+@pytest.mark.parametrize(("block", "last"), [(0, "unsolved"), (1, "64 torch.Size([64, 19, 1, 32, 32])")])
+def test_the_examples_of_interventions_run(block, last, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    (code,) = blocks(ROOT / "docs" / "interventions.md", "python")
+    code = blocks(ROOT / "docs" / "interventions.md", "python")[block]
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines()[-1] == "unsolved"
+    assert done.stdout.splitlines()[-1] == last
 
 
 def test_the_example_plugin_is_a_task(tmp_path, monkeypatch, capsys, own_names):
