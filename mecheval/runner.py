@@ -21,7 +21,9 @@ from torch import Tensor
 from mecheval.errors import Interrupted, InvalidInput, MechevalError, RunFailed, StoreError
 from mecheval.experiment import Experiment, Settings
 from mecheval.metrics.behaviour import behaviour
+from mecheval.metrics.judgement import judgement
 from mecheval.metrics.measurement import Measurement
+from mecheval.metrics.mechanism import Verdict
 from mecheval.models.check import check_mixer
 from mecheval.models.config import build_architecture
 from mecheval.models.language_model import LanguageModel
@@ -141,10 +143,14 @@ class Session:
     def _finished(self, save_every: float, made: Mapping[str, Any]) -> Run:
         status: dict[str, Any] = {"status": "done", "key": self.experiment.key}
         rows: list[Measurement] = []
+        records: dict[str, Mapping[str, Any]] = {}
         files: dict[str, bytes] = {}
         try:
             self._train(save_every)
             rows = self._measured()
+            found, verdict = self._judged()
+            rows += found
+            records |= {"verdict": verdict.to_dict()} if verdict else {}
             files["weights.safetensors"] = packed(self.training.model.state_dict())
             files["optimiser.safetensors"] = packed(self.training.optimiser_tensors())
         except Diverged as error:
@@ -152,7 +158,7 @@ class Session:
             self.training.curve[:] = [_without(row, JUDGEMENTS) for row in self.training.curve]
         status["steps"] = self.training.step
         return self.place.finish(
-            {"status": status, "provenance": provenance(made, self.clock, self.started)},
+            {**records, "status": status, "provenance": provenance(made, self.clock, self.started)},
             {"curve": self.training.curve, "rows": [row.to_dict() for row in rows]},
             files,
         )
@@ -192,6 +198,14 @@ class Session:
             if split == "test":
                 rows += found.rows("test_unseen", training.step, self._unseen(docs))
         return rows
+
+    def _judged(self) -> tuple[list[Measurement], Verdict | None]:
+        """What is restored where, and the verdict."""
+        training, asked = self.training, self.experiment.eval
+        if asked.grid == "none":
+            return [], None
+        task, seed = self.experiment.documents, self.experiment.seed
+        return judgement(training.model, task, asked.grid, asked.grid_documents, seed, training.step)
 
     def _unseen(self, docs: Documents) -> Bool[ndarray, " n"]:
         names = texts(docs)

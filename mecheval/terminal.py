@@ -117,12 +117,14 @@ def run_summary(experiment: Mapping[str, Any], found: Mapping[str, Any]) -> Grou
         )
     facts = (str(experiment["model.architecture"]), found["status"], f"{found['steps']} steps")
     line = title(str(experiment["task"]), *facts, *filter(None, [found.get("reason")]))
-    return Group(line, table, Text(found["folder"]))
+    said = [verdict(found["verdict"])] if found.get("verdict") else []
+    return Group(line, table, *said, Text(found["folder"]))
 
 
 def run_table(runs: Sequence[Mapping[str, Any]], rows: Sequence[Mapping[str, Any]]) -> Table:
     """One line for each run; its accuracy on test where it has one."""
-    scores = {row["key"]: row for row in rows if row["metric"] == "accuracy" and row["split"] == "test"}
+    behaviour = [row for row in rows if row["metric"] == "accuracy" and row.get("corrupted") is None]
+    scores = {row["key"]: row for row in behaviour if row["split"] == "test"}
     table = Table(box=None, pad_edge=False)
     for name in ("status", "steps", "accuracy on test", "task", "model", "d_model", "layers", "lr", "seed", "key"):
         table.add_column(name, overflow="fold")

@@ -32,8 +32,9 @@ from typing import Any
 
 TASKS = ("recall:pairs=3,vocab=16", "treecall:terminals=6,nonterminals=6,max_depth=3,max_len=24")
 ARCHITECTURES = ("attention", "base_conv", "based", "delta_net", "h3:d_state=8", "hyena", "mamba")
-SMALL = {"model.d_model": 8, "model.max_len": 32, "train.documents": 64, "train.batch": 4, "eval.documents": 16}
-SAME = ("experiment.json", "status.json", "curve.jsonl", "rows.jsonl", "weights.safetensors", "optimiser.safetensors")
+SMALL = {"model.d_model": 8, "model.max_len": 32, "train.documents": 64, "train.batch": 4}
+SMALL |= {"eval.documents": 16, "eval.grid_documents": 16}
+OWN = ("provenance.json", "checksums.json")  # of every run its own; the others are the same for the same experiment
 WAYS = ("call", "torn", "time")  # a kill comes before a call, in the middle of a write, or from outside
 
 
@@ -223,7 +224,7 @@ def _carried_out(experiment: Any, out: Path, disk: Disk, tell: int) -> int:
 
 def result(folder: Path) -> dict[str, bytes]:
     """All that is the same whenever the same experiment is run."""
-    return {name: (folder / name).read_bytes() for name in SAME if (folder / name).exists()}
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.name not in OWN}
 
 
 def broken(out: Path) -> list[str]:
@@ -255,10 +256,10 @@ def _tensors(content: bytes) -> None:
 
 def leftovers(experiment: Any, out: Path, wanted: dict[str, bytes]) -> list[str]:
     """What a finished run leaves beside what it should, or lacks of it."""
-    folder, own = out / experiment.name, {*wanted, "provenance.json", "checksums.json"}
+    folder, names = out / experiment.name, {*wanted, *OWN}
     if {path.name for path in out.iterdir()} != {experiment.name}:
         return [f"there are {sorted(path.name for path in out.iterdir())}"]
-    if {path.name for path in folder.iterdir()} != own:
+    if {path.name for path in folder.iterdir()} != names:
         return [f"it has {sorted(path.name for path in folder.iterdir())}"]
     return [f"{name} differs" for name, content in result(folder).items() if content != wanted[name]]
 

@@ -35,7 +35,7 @@ def run_json(capsys, *arguments):
 
 def test_a_run_is_one_object_for_programs(capsys, tmp_path):
     found = run_json(capsys, TASK, MODEL, *FIELDS, "--out", tmp_path)
-    assert list(found) == ["key", "status", "folder", "steps", "metrics"]
+    assert list(found) == ["key", "status", "folder", "steps", "metrics", "verdict", "restored"]
     experiment = Experiment.of(
         {
             "task": TASK,

@@ -30,6 +30,8 @@ OTHER = {
     "train.stop": 0.9,
     "eval.documents": 8,
     "eval.every": 10,
+    "eval.grid": "stream",
+    "eval.grid_documents": 8,
     "seed": 1,
 }
 # names for ever: a run of any version is found by them

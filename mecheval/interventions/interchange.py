@@ -41,6 +41,10 @@ ROLES = ("key", "value", "next_key", "divider", "query")
 Places = tuple[Int64[ndarray, " n"], Bool[ndarray, " n"]]  # a position in each document, and which have it
 
 
+class NothingToLose(InvalidInput):
+    """No corruption of these documents gives another answer."""
+
+
 class NotHit(MechevalError):
     """An intervention did not do what it says: its number would mean nothing."""
 
@@ -68,7 +72,7 @@ def interchange(
     twins = task.corrupt(docs, corrupt, seed, kind)
     pair = docs[twins.usable], twins.documents[twins.usable]
     if not twins.usable.any():
-        raise InvalidInput(f"corrupt={corrupt} by {kind} leaves none of {documents} documents with another answer")
+        raise NothingToLose(f"corrupt={corrupt} by {kind} leaves none of {documents} documents with another answer")
     n, longest = len(pair[0]), pair[0].lengths.argmax()
     size = max(memory // (len(roles) * _bytes_of_a_row(model, pair[0][longest : longest + 1], names)), 2)
     lead = int("control" in conditions)  # a control takes what the document before has: so begins its block

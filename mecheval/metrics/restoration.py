@@ -89,7 +89,7 @@ def _measurement(
         high=ends[1],
         split=grid.split,
         step=step,
-        corrupted=None if condition == "clean" else grid.corrupted,
+        corrupted=grid.corrupted,
         site=site,
         layer=layer_of(site) if site else None,
         role=role,

@@ -4,6 +4,7 @@ experiment.json      what determines the run             curve.jsonl            
 provenance.json      where, when and with what it ran    rows.jsonl               one line for each measurement
 status.json          done or diverged, and why           weights.safetensors      the trained model
 checksums.json       of all the others                   optimiser.safetensors    what training would go on from
+verdict.json         by which mechanism it recalls
 """
 
 import json
@@ -25,7 +26,7 @@ CHECKSUMS = "checksums.json"
 PARTIAL = ".partial"
 NEEDED = ("experiment.json", "provenance.json", "status.json", "curve.jsonl", "rows.jsonl")
 NAME = re.compile(r"[a-z_]+\.(json|jsonl|safetensors)")  # of a file of a run: nothing that leads out of the folder
-SUMMARY = ("key", "status", "reason", "folder", "steps", "metrics")
+SUMMARY = ("key", "status", "reason", "folder", "steps", "metrics", "verdict", "restored")
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,11 @@ class Run:
     def rows(self) -> list[dict[str, Any]]:
         return self._lines("rows.jsonl", "split", "metric", "value", "n", "low", "high")
 
+    @cached_property
+    def verdict(self) -> dict[str, Any] | None:
+        """By which mechanism the model recalls; None where that was not asked or cannot be said."""
+        return self._json("verdict.json", "mechanism") if "verdict.json" in self._checksums else None
+
     def weights(self) -> "dict[str, Tensor]":
         """Of the trained model; a diverged run has none."""
         if self.status != "done":
@@ -78,10 +84,16 @@ class Run:
         """What `mecheval run --json` prints."""
         metrics: dict[str, Any] = {"unseen": {}, "dev": {}}
         homes = {"test": metrics, "test_unseen": metrics["unseen"], "dev": metrics["dev"]}
+        restored: dict[str, Any] = {}
         for row in self.rows:
-            homes[row["split"]][row["metric"]] = {name: row[name] for name in ("value", "n", "low", "high")}
-        outcome = {**self.outcome, "folder": str(self.folder), "metrics": metrics if self.rows else {}}
-        return {name: outcome[name] for name in SUMMARY if name in outcome}
+            numbers = {name: row[name] for name in ("value", "n", "low", "high")}
+            if row.get("corrupted") is None:
+                homes[row["split"]][row["metric"]] = numbers
+            elif row["condition"] == "restored" and row["metric"] in ("likelihood", "share"):
+                restored.setdefault(row["site"], {}).setdefault(row["role"], {})[row["metric"]] = numbers
+        found = {**self.outcome, "folder": str(self.folder), "metrics": metrics if self.rows else {}}
+        found |= {"verdict": self.verdict, "restored": restored} if self.rows else {}
+        return {name: found[name] for name in SUMMARY if name in found}
 
     def verify(self) -> None:
         """Reads everything."""

@@ -8,6 +8,7 @@ from pydantic import Field
 from mecheval.options import checked
 
 Schedule = Literal["cosine", "linear", "constant"]
+GridName = Literal["none", "short", "stream", "all"]
 Row = dict[str, int | float]  # a line of the curve: the step and what was seen there
 EPOCHS = 16  # §4.1, Associative Recall
 
@@ -64,10 +65,15 @@ class TrainConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class EvalConfig:
-    """What is measured: on dev during training, on test at its end."""
+    """What is measured: on dev during training, on test at its end, where the interventions are, too."""
 
     documents: Annotated[int, Field(ge=1, le=2**20, description="documents of dev and of test")] = 1024
     every: Annotated[int, Field(ge=1, le=10**9, description="steps between evaluations on dev")] = 500
+    grid: Annotated[
+        GridName,
+        Field(description="sites of the interventions: what a verdict needs, the stream's, all or none"),
+    ] = "short"
+    grid_documents: Annotated[int, Field(ge=1, le=2**20, description="documents of test for the interventions")] = 320
 
     def __post_init__(self) -> None:
         checked(type(self), vars(self))

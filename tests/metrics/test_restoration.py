@@ -87,7 +87,7 @@ def test_a_row_says_what_it_is_of():
     for row in rows(grid, step=7):
         found[row.metric, row.condition, row.site, row.role] = row
         assert (row.split, row.step, row.n) == ("test", 7, 30)
-        assert row.corrupted == (None if row.condition == "clean" else "key")
+        assert row.corrupted == "key"
         assert row.low <= row.value <= row.high
         layer = {"blocks.1.block_in": 1, "blocks.0.mixer_out": 0, None: None}[row.site]
         assert row.layer == layer

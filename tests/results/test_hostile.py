@@ -14,7 +14,7 @@ import sys
 
 import pytest
 import torch
-from nursery import SAME, Reaper, Stopped, result, small
+from nursery import Reaper, Stopped, result, small
 
 from mecheval.experiment import Settings
 from mecheval.results.files import read_json, sha256, write_json
@@ -24,7 +24,8 @@ from mecheval.runner import run
 STEPS, STOPPED = 5, 3
 EXPERIMENT = small(train_steps=STEPS, eval_every=2)
 NEWEST = f"checkpoints/{STOPPED:010d}"
-FILES = (*SAME, "provenance.json", "checksums.json")
+FILES = ("experiment.json", "provenance.json", "status.json", "verdict.json", "curve.jsonl", "rows.jsonl")
+FILES += ("weights.safetensors", "optimiser.safetensors", "checksums.json")
 
 GUARD = """
 import json, os, sys, traceback

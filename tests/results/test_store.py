@@ -127,7 +127,9 @@ def test_only_finished_runs_are_measured(folder, results):
     for row in results.rows():
         assert row["status"] == "done"
         assert {"metric", "value", "n", "low", "high", "split", "task", "model.d_model", "seed"} <= row.keys()
-    tests = [row for row in results.rows() if row["split"] == "test" and row["metric"] == "accuracy"]
+    tests = [
+        row for row in results.rows() if row["split"] == "test" and row["metric"] == "accuracy" and not row["corrupted"]
+    ]
     assert [row["n"] for row in tests] == [8, 8]
 
 
@@ -235,7 +237,7 @@ def test_results_are_printed_as_csv(folder, results, capsys):
     for line, row in zip(found, results.rows(), strict=True):
         assert float(line["value"]) == row["value"]
         assert (line["key"], line["metric"], line["task"]) == (row["key"], row["metric"], row["task"])
-        assert (line["site"], line["train.stop"]) == ("", "1.0" if row["seed"] == 1 else "")
+        assert (line["site"], line["train.stop"]) == (row["site"] or "", "1.0" if row["seed"] == 1 else "")
 
 
 def test_results_are_printed_as_json(folder, results, capsys):
