@@ -80,7 +80,7 @@ INSIDE_MODELS = [name for name in modules() if name.startswith("mecheval.models.
 WITH_TORCH = [name for name in INSIDE_MODELS if not name.endswith((".architecture", ".choices", ".config", ".named"))]
 WITH_TORCH += [f"mecheval.{name}" for name in ("training.batches", "training.train", "metrics.behaviour")]
 WITH_TORCH += ["mecheval.results.tensors", "mecheval.runner", "mecheval.trained", "mecheval.interventions.interchange"]
-WITH_TORCH += ["mecheval.interventions.looks", "mecheval.interventions.states"]
+WITH_TORCH += ["mecheval.interventions.looks", "mecheval.interventions.states", "mecheval.metrics.judgement"]
 
 
 def test_torch_is_imported_where_something_is_computed_and_no_kernel_is_imported_before_it_is_needed():
