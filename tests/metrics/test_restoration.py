@@ -67,6 +67,19 @@ def test_a_cell_is_compared_with_the_same_documents_clean_and_corrupt():
     assert (found[CELL].n, found[ABLATED].n) == (1, 2)
 
 
+def test_the_interval_of_a_share_is_over_the_same_documents_too():
+    """Of twenty documents ten have the token, all alike: there is nothing to be unsure of, whatever the others did."""
+    there, others = np.arange(20) < 10, np.random.default_rng(0).random(20)
+    grid = grid_of(np.where(there, 0.9, others), np.full(20, 0.1), {CELL: np.where(there, 0.5, np.nan)})
+    row = share_rows(grid)[CELL]
+    assert (row.value, row.low, row.high) == pytest.approx((0.5, 0.5, 0.5))
+
+
+def test_there_is_no_share_where_little_was_lost_though_some_documents_lost_much():
+    grid = grid_of([1.0, *[0.5] * 19], [0.0, *[0.5] * 19], {CELL: [0.5, *[np.nan] * 19]})
+    assert shares(grid) == {}
+
+
 def test_a_cell_whose_own_documents_lost_nothing_has_no_share():
     grid = grid_of([1.0, 1.0, 0.5], [0.0, 0.0, 0.5], {CELL: [np.nan, np.nan, 0.5], ABLATED: [0.5, 0.5, 0.5]})
     assert set(shares(grid)) == {ABLATED}
