@@ -19,16 +19,22 @@ from torch.autograd.function import once_differentiable
 from mecheval.errors import InvalidInput
 from mecheval.models.choices import ScanBackend, backend_is_installed, refuse
 
+Channels = Float[Tensor, "batch time d_inner"]
+Directions = Float[Tensor, "batch time d_state"]  # in the state, to write to and to read from
+Decays = Float[Tensor, "d_inner d_state"]
+Skips = Float[Tensor, " d_inner"]
+States = Float[Tensor, "batch time d_inner d_state"]
+
 
 def selective_scan(
-    x: Float[Tensor, "batch time d_inner"],
-    dt: Float[Tensor, "batch time d_inner"],
-    A: Float[Tensor, "d_inner d_state"],
-    B: Float[Tensor, "batch time d_state"],
-    C: Float[Tensor, "batch time d_state"],
-    D: Float[Tensor, " d_inner"],
+    x: Channels,
+    dt: Channels,
+    A: Decays,
+    B: Directions,
+    C: Directions,
+    D: Skips,
     backend: ScanBackend = "auto",
-) -> Float[Tensor, "batch time d_inner"]:
+) -> Channels:
     """The outputs y. "auto" is "numba" for float32 and float64 on the CPU, "torch" for everything else."""
     inputs = (x, dt, A, B, C, D)
     if backend == "auto":
@@ -49,14 +55,7 @@ def selective_scan(
     raise InvalidInput(f"backend={backend!r} must be auto, torch, numba or mamba_ssm")
 
 
-def selective_scan_ref(
-    x: Float[Tensor, "batch time d_inner"],
-    dt: Float[Tensor, "batch time d_inner"],
-    A: Float[Tensor, "d_inner d_state"],
-    B: Float[Tensor, "batch time d_state"],
-    C: Float[Tensor, "batch time d_state"],
-    D: Float[Tensor, " d_inner"],
-) -> Float[Tensor, "batch time d_inner"]:
+def selective_scan_ref(x: Channels, dt: Channels, A: Decays, B: Directions, C: Directions, D: Skips) -> Channels:
     """The equation, token by token."""
     h, y = torch.zeros_like(A), []
     for t in range(x.shape[1]):
@@ -65,12 +64,7 @@ def selective_scan_ref(
     return torch.stack(y, dim=1)
 
 
-def selective_states(
-    x: Float[Tensor, "batch time d_inner"],
-    dt: Float[Tensor, "batch time d_inner"],
-    A: Float[Tensor, "d_inner d_state"],
-    B: Float[Tensor, "batch time d_state"],
-) -> Float[Tensor, "batch time d_inner d_state"]:
+def selective_states(x: Channels, dt: Channels, A: Decays, B: Directions) -> States:
     """Every h_t, for those who record or edit the state; `selective_scan` holds a single one at a time."""
     decay = torch.exp(dt[..., None] * A)
     written = (dt * x)[..., None] * B[:, :, None]
@@ -83,12 +77,7 @@ def selective_states(
     return torch.stack(states, dim=1)
 
 
-def went_on(
-    dt: Float[Tensor, "batch time d_inner"],
-    A: Float[Tensor, "d_inner d_state"],
-    states: Float[Tensor, "batch time d_inner d_state"],
-    edited: Float[Tensor, "batch time d_inner d_state"],
-) -> Float[Tensor, "batch time d_inner d_state"]:
+def went_on(dt: Channels, A: Decays, states: States, edited: States) -> States:
     """Every h_t where some were edited and what follows them was not: the recurrence goes on from an edited state.
 
     It is linear, so the difference that an edit made decays as the state does, until the next edit.
@@ -104,12 +93,7 @@ def went_on(
     return torch.stack(results, dim=1)
 
 
-def read_states(
-    states: Float[Tensor, "batch time d_inner d_state"],
-    x: Float[Tensor, "batch time d_inner"],
-    C: Float[Tensor, "batch time d_state"],
-    D: Float[Tensor, " d_inner"],
-) -> Float[Tensor, "batch time d_inner"]:
+def read_states(states: States, x: Channels, C: Directions, D: Skips) -> Channels:
     """The outputs y, given every h_t."""
     return (states @ C[..., None]).squeeze(-1) + D * x
 
