@@ -3,7 +3,7 @@
 task                  seed                     train.documents   train.epochs     eval.documents
 model.architecture    model.init.linear        train.steps       train.batch      eval.every
 model.d_model         model.init.embedding     train.lr          train.schedule
-model.layers          model.max_len            train.warmup      train.stop       eval.grid, eval.grid_documents
+model.layers          model.max_len            train.warmup      train.stop       eval.grid…
 """
 
 from collections.abc import Callable, Mapping

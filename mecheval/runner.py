@@ -41,6 +41,7 @@ from mecheval.training.config import Row
 from mecheval.training.train import Diverged, Training, train
 
 logger = logging.getLogger("mecheval")
+SPLITS: dict[str, tuple[Split, ...]] = {"test": ("test",), "dev": ("dev",), "both": ("dev", "test")}
 JUDGEMENTS = ("accuracy", "likelihood")  # what nobody may read off a model that is broken
 
 
@@ -106,6 +107,7 @@ class Session:
     clock: Clock
     started: str
     watchers: Sequence[Watcher]
+    emergence: list[dict[str, Any]]  # rows of the grids made during training
 
     @classmethod
     def open(cls, experiment: Experiment, place: Workplace, device: str, watchers: Sequence[Watcher]) -> "Session":
@@ -116,17 +118,18 @@ class Session:
         checkpoint, problems = place.load()
         for problem in problems:
             logger.warning("%s: %s; an earlier one is used", place.folder, problem)
-        clock, started = Clock(), timestamp()
+        clock, started, emergence = Clock(), timestamp(), []
         if checkpoint:
             try:
                 _must_fit(checkpoint.tensors, training)
                 training.restore({n: t.to(device) for n, t in checkpoint.tensors.items()}, checkpoint.numbers)
                 clock, started = Clock.going_on(checkpoint.numbers["clock"]), checkpoint.numbers["started"]
+                emergence = list(checkpoint.numbers["emergence"])
             except (KeyError, TypeError, ValueError, RuntimeError) as error:
                 reason = f"its checkpoint is of another experiment: {error}"
                 raise StoreError(f"{place.folder} is damaged: {reason}; remove it to start again") from error
         batches = Batches(task, experiment.seed, experiment.train)
-        return cls(experiment, place, training, batches, clock, started, watchers)
+        return cls(experiment, place, training, batches, clock, started, watchers, emergence)
 
     def carry_out(self, save_every: float, made: Mapping[str, Any]) -> Run:
         for watcher in self.watchers:
@@ -142,14 +145,14 @@ class Session:
 
     def _finished(self, save_every: float, made: Mapping[str, Any]) -> Run:
         status: dict[str, Any] = {"status": "done", "key": self.experiment.key}
-        rows: list[Measurement] = []
+        rows: list[dict[str, Any]] = []
         records: dict[str, Mapping[str, Any]] = {}
         files: dict[str, bytes] = {}
         try:
             self._train(save_every)
-            rows = self._measured()
+            rows = [row.to_dict() for row in self._measured()]
             found, verdict = self._judged()
-            rows += found
+            rows += self._earlier() + [row.to_dict() for row in found]
             records |= {"verdict": verdict.to_dict()} if verdict else {}
             files["weights.safetensors"] = packed(self.training.model.state_dict())
             files["optimiser.safetensors"] = packed(self.training.optimiser_tensors())
@@ -159,7 +162,7 @@ class Session:
         status["steps"] = self.training.step
         return self.place.finish(
             {**records, "status": status, "provenance": provenance(made, self.clock, self.started)},
-            {"curve": self.training.curve, "rows": [row.to_dict() for row in rows]},
+            {"curve": self.training.curve, "rows": rows},
             files,
         )
 
@@ -172,6 +175,7 @@ class Session:
         )
         with _signals() as received:
             for row in steps:
+                self._look(row)
                 for watcher in self.watchers:
                     watcher.log(training.step, training.loss, row)
                 if received or time.monotonic() - saved >= save_every:
@@ -184,6 +188,7 @@ class Session:
 
     def _save(self) -> None:
         numbers = {**self.training.numbers(), "clock": self.clock.read(), "started": self.started}
+        numbers["emergence"] = self.emergence
         self.place.save(Checkpoint(self.training.tensors(), numbers))
 
     def _measured(self) -> list[Measurement]:
@@ -200,12 +205,28 @@ class Session:
         return rows
 
     def _judged(self) -> tuple[list[Measurement], Verdict | None]:
-        """What is restored where, and the verdict."""
+        """What is restored where, and the verdict: that on test, where test is asked for."""
+        asked, rows, verdict = self.experiment.eval, list[Measurement](), None
+        for split in () if asked.grid == "none" else SPLITS[asked.grid_split]:
+            found, verdict = self._grid(split)
+            rows += found
+        return rows, verdict
+
+    def _look(self, row: Row | None) -> None:
+        """The grid at every so many-th evaluation."""
         training, asked = self.training, self.experiment.eval
-        if asked.grid == "none":
-            return [], None
+        if row and asked.grid_every and asked.grid != "none" and len(training.curve) % asked.grid_every == 0:
+            self.emergence += [found.to_dict() for found in self._grid("dev")[0]]
+
+    def _earlier(self) -> list[dict[str, Any]]:
+        """The grids made on the way, but for one that the last one on dev repeats."""
+        again = "dev" in SPLITS[self.experiment.eval.grid_split]
+        return [row for row in self.emergence if not again or row["step"] < self.training.step]
+
+    def _grid(self, split: Split) -> tuple[list[Measurement], Verdict | None]:
+        training, asked = self.training, self.experiment.eval
         task, seed = self.experiment.documents, self.experiment.seed
-        return judgement(training.model, task, asked.grid, asked.grid_documents, seed, training.step)
+        return judgement(training.model, task, asked.grid, asked.grid_documents, seed, training.step, split)
 
     def _unseen(self, docs: Documents) -> Bool[ndarray, " n"]:
         names = texts(docs)

@@ -32,6 +32,8 @@ OTHER = {
     "eval.every": 10,
     "eval.grid": "stream",
     "eval.grid_documents": 8,
+    "eval.grid_split": "both",
+    "eval.grid_every": 2,
     "seed": 1,
 }
 # names for ever: a run of any version is found by them

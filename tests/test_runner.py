@@ -29,6 +29,7 @@ EXPERIMENTS = {
     "epochs": small(train_steps=STEPS, eval_every=3, train_documents=12, eval_documents=32),
     "fresh documents": small(train_steps=STEPS, eval_every=3, train_documents=0, architecture="mamba"),
     "stops when solved": small(train_steps=STEPS, eval_every=2, train_stop=0.01, eval_documents=256),
+    "grids on the way": small(train_steps=STEPS, eval_every=2, eval_grid_every=2, eval_grid_split="both"),
     "many queries": small("recall:pairs=3,vocab=16,queries=2", "hyena", train_steps=STEPS, eval_every=4),
 }
 
@@ -66,6 +67,23 @@ def test_stopped_after_every_step_it_ends_in_the_same_bytes(alone, tmp_path):
     found = run(experiment, tmp_path, OFTEN)
     assert result(found.folder) == alone["epochs"]
     assert found.provenance["sessions"] == STEPS
+
+
+def test_grids_on_the_way_are_on_dev_at_every_so_many_evaluations_and_none_is_there_twice(tmp_path):
+    def places(**asked):
+        rows = run(small(train_steps=STEPS, eval_every=2, **asked), tmp_path).rows
+        restored = [row for row in rows if row["condition"] == "restored" and row["metric"] == "likelihood"]
+        cells = [(row["split"], row["step"], row["site"], row["role"]) for row in restored]
+        assert len(cells) == len(set(cells))
+        return {cell[:2] for cell in cells}
+
+    # evaluations are at 2, 4, 6 and, the last step, 7
+    assert places() == {("test", 7)}
+    assert places(eval_grid_every=1) == {("dev", 2), ("dev", 4), ("dev", 6), ("dev", 7), ("test", 7)}
+    assert places(eval_grid_every=2) == {("dev", 4), ("dev", 7), ("test", 7)}
+    assert places(eval_grid_every=2, eval_grid_split="both") == {("dev", 4), ("dev", 7), ("test", 7)}
+    assert places(eval_grid_every=3, eval_grid_split="dev") == {("dev", 6), ("dev", 7)}
+    assert places(eval_grid_every=1, eval_grid="none") == set()
 
 
 def test_how_often_it_is_saved_changes_nothing(alone, tmp_path):

@@ -9,6 +9,7 @@ from mecheval.options import checked
 
 Schedule = Literal["cosine", "linear", "constant"]
 GridName = Literal["none", "short", "stream", "all"]
+GridSplit = Literal["test", "dev", "both"]
 Row = dict[str, int | float]  # a line of the curve: the step and what was seen there
 EPOCHS = 16  # §4.1, Associative Recall
 
@@ -73,7 +74,11 @@ class EvalConfig:
         GridName,
         Field(description="sites of the interventions: what a verdict needs, the stream's, all or none"),
     ] = "short"
-    grid_documents: Annotated[int, Field(ge=1, le=2**20, description="documents of test for the interventions")] = 320
+    grid_documents: Annotated[int, Field(ge=1, le=2**20, description="documents for the interventions")] = 320
+    grid_split: Annotated[GridSplit, Field(description="whose documents these are at the end of training")] = "test"
+    grid_every: Annotated[
+        int, Field(ge=0, le=10**9, description="evaluations between two grids during training, on dev; 0: none")
+    ] = 0
 
     def __post_init__(self) -> None:
         checked(type(self), vars(self))
