@@ -51,7 +51,8 @@ class Mamba(nn.Module):
         self.gate_out = Site("batch time d_inner", "… times the gate, before the output projection")
 
     def forward(self, x: Stream) -> Stream:
-        x, z = self.in_proj(x).chunk(2, dim=-1)
+        # two products, for the gradients of two halves would have to be copied together
+        x, z = (F.linear(x, W) for W in self.in_proj.weight.chunk(2))
         x = self.conv_out(F.silu(self.conv(x)))
         y = self.ssm_out(self._ssm(x))
         return self.out_proj(self.gate_out(y * F.silu(z)))

@@ -116,7 +116,8 @@ class _CompiledScan(torch.autograd.Function):
         from mecheval.models.ops.kernels.selective_scan import backward
 
         inputs = ctx.saved_tensors
-        gradients = tuple(torch.zeros_like(tensor) for tensor in inputs)
+        # to x, dt and A it writes, to the others it adds
+        gradients = *map(torch.empty_like, inputs[:3]), *map(torch.zeros_like, inputs[3:])
         backward(*(tensor.detach().numpy() for tensor in (*inputs, g.contiguous(), *gradients)))
         return gradients
 
