@@ -11,11 +11,19 @@ from jaxtyping import Float
 from torch import Tensor
 
 from mecheval.models.language_model import LanguageModel
+from mecheval.models.site import sites as all_sites
 from mecheval.tasks.batch import Documents
 
+BATCH = 64  # documents in one of the authors' evaluation steps, of which they took five
 COMPONENTS = ("block_in", "block_out", "mixer_in", "mixer_out", "mlp_in", "mlp_out")
 
 
+def component_sites(model: LanguageModel) -> list[str]:
+    """Six for each layer, or four where there is no MLP."""
+    return [name for name in all_sites(model) if name.startswith("blocks.") and name.endswith(COMPONENTS)]
+
+
+@torch.no_grad()
 def pyvene_cells(
     model: LanguageModel, clean: Documents, wrong: Documents, sites: Sequence[str], roles: Sequence[str]
 ) -> Iterator[tuple[str, str, Float[Tensor, "documents vocab"]]]:

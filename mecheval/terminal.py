@@ -30,6 +30,7 @@ COLOURS = {
     "query": "bold magenta",
 }
 SAME = "·"
+NUMBERS = ("loss", "logit", "kl")  # other metrics are parts of one, shown in per cent
 
 
 def title(name: str, *facts: str) -> Text:
@@ -109,16 +110,16 @@ def run_summary(experiment: Mapping[str, Any], found: Mapping[str, Any]) -> Grou
     table = Table(box=None, pad_edge=False, show_header=False)
     metrics = found["metrics"]
     for metric in ("accuracy", "likelihood", "loss") if metrics else ():
-        table.add_row(metric, _with_interval(metric, metrics[metric]), f"n={metrics[metric]['n']}")
+        table.add_row(metric, with_interval(metric, metrics[metric]), f"n={metrics[metric]['n']}")
     unseen = metrics.get("unseen", {}).get("accuracy")
     if unseen:
         table.add_row(
-            "accuracy, documents never seen in training", _with_interval("accuracy", unseen), f"n={unseen['n']}"
+            "accuracy, documents never seen in training", with_interval("accuracy", unseen), f"n={unseen['n']}"
         )
     facts = (str(experiment["model.architecture"]), found["status"], f"{found['steps']} steps")
     line = title(str(experiment["task"]), *facts, *filter(None, [found.get("reason")]))
     said = [verdict(found["verdict"])] if found.get("verdict") else []
-    return Group(line, table, *said, Text(found["folder"]))
+    return Group(line, table, *said, *_emerged(found.get("emerged", {})), Text(found["folder"]))
 
 
 def run_table(runs: Sequence[Mapping[str, Any]], rows: Sequence[Mapping[str, Any]]) -> Table:
@@ -129,7 +130,7 @@ def run_table(runs: Sequence[Mapping[str, Any]], rows: Sequence[Mapping[str, Any
     for name in ("status", "steps", "accuracy on test", "task", "model", "d_model", "layers", "lr", "seed", "key"):
         table.add_column(name, overflow="fold")
     for run in runs:
-        score = _with_interval("accuracy", scores[run["key"]]) if run["key"] in scores else run["reason"] or ""
+        score = with_interval("accuracy", scores[run["key"]]) if run["key"] in scores else run["reason"] or ""
         fields = ("task", "model.architecture", "model.d_model", "model.layers", "train.lr", "seed")
         key = str(run["key"] or "")[:8]
         table.add_row(run["status"], str(run["steps"]), Text(score), *(str(run.get(f, "")) for f in fields), key)
@@ -143,68 +144,58 @@ def frame(found: "DataFrame") -> Table:
     return table
 
 
-def grid(rows: Sequence[Mapping[str, Any]]) -> Group:
-    """Sites by roles: the likelihood of the right answer, starred where at least half of what was lost is back."""
-    ends = {row["condition"]: row for row in rows if row["metric"] == "likelihood" and row["site"] is None}
-    cells = {(row["site"], row["role"]): row for row in rows if row["metric"] == "likelihood" and row["site"]}
-    back = {(row["site"], row["role"]) for row in rows if row["metric"] == "share" and row["value"] >= 0.5}
-    roles = list(dict.fromkeys(role for _, role in cells))
-    table = Table(box=None, pad_edge=False)
-    table.add_column("", no_wrap=True)
-    for role in roles:
-        table.add_column(role, justify="right", no_wrap=True)
-    for site in dict.fromkeys(site for site, _ in cells):
-        places = [(site, role) for role in roles]
-        table.add_row(site, *(_cell(cells[place]["value"], cells[place]["n"], place in back) for place in places))
-    said = [f"{name} {_with_interval('likelihood', ends[name])}" for name in ("clean", "corrupt")]
-    return Group(
-        table, f"likelihood of the right answer: {', '.join(said)}, n={ends['clean']['n']}; *: half of it back"
-    )
-
-
-def _cell(value: float, n: int, back: bool) -> Text:
-    return Text(f"{value:.1%}{'*' if back else ' '}" if n else "– ", "bold green" if back else "")
-
-
 def verdict(found: Mapping[str, Any]) -> Text:
     """In words."""
-    words = {
-        "induction": "the key is stored at its value, and layer {layer} finds it there",
-        "association at next_key": "key and value are brought together one token on; layer {layer} finds them",
-        "direct retrieval": "layer {layer} takes the answer from the pair to the query at once",
-        "mixed": "no one place holds the key's information",
-        "unsolved": "the corruption takes too little away: the task is not solved by looking at the key",
-    }
-    meaning = words[found["mechanism"]].format(layer=found["layer"])
+    from mecheval.metrics.mechanism import meaning
+
     sure = f" ({found['confidence']:.0%} of resamples agree)"
-    return Text.assemble("verdict: ", (found["mechanism"], "bold"), f": {meaning}{sure}")
+    return Text.assemble("verdict: ", (found["mechanism"], "bold"), f": {meaning(found)}{sure}")
 
 
-def _with_interval(metric: str, row: Mapping[str, Any]) -> str:
-    numbers = [f"{row[name]:.3f}" if metric == "loss" else f"{row[name]:.1%}" for name in ("value", "low", "high")]
+def _emerged(found: Mapping[str, Mapping[str, int]]) -> list[Text]:
+    """When each place first gave half of the likelihood back."""
+    return [Text(f"since step {step}: half of it comes back with {site} at {role}", "dim")
+            for site, roles in found.items() for role, step in roles.items()]  # fmt: skip
+
+
+def with_interval(metric: str, row: Mapping[str, Any]) -> str:
+    numbers = [f"{row[name]:.3f}" if metric in NUMBERS else f"{row[name]:.1%}" for name in ("value", "low", "high")]
     return "{} [{}, {}]".format(*numbers)
 
 
 def _folded(record: Record, changes: Sequence[str], width: int) -> Iterator[Text]:
-    letters = [
-        "".join(LETTERS[role] for role, at in record.roles.items() if at == i) for i in range(len(record.tokens))
-    ]
-    style = {at: COLOURS[role] for role, at in record.roles.items()}
+    letters, style = lettered(record), coloured(record)
     columns = [max(map(len, cells)) for cells in zip(record.tokens, letters, changes, strict=True)]
-    start = 0
-    while start < len(columns):
-        stop, room = start + 1, width - 12 - columns[start]
-        while stop < len(columns) and room > columns[stop]:
-            room -= columns[stop] + 1
-            stop += 1
+    for here in folds(columns, width - 12):
         for name, cells in (("clean", record.tokens), ("role", letters), ("corrupted", changes)):
             line = Text(f"  {name:<10}")
-            for i in range(start, stop):
+            for i in here:
                 own = style.get(i, "") if cells is not changes else "dim" if cells[i] == SAME else "bold red"
                 line.append(cells[i].ljust(columns[i]), own)
                 line.append(" ")
             line.rstrip()
             yield line
+
+
+def lettered(record: Record) -> list[str]:
+    """The letters of the roles that each token has."""
+    return ["".join(LETTERS[role] for role, at in record.roles.items() if at == i) for i in range(len(record.tokens))]
+
+
+def coloured(record: Record) -> dict[int, str]:
+    """The style of each token that has a role."""
+    return {at: COLOURS[role] for role, at in record.roles.items()}
+
+
+def folds(columns: Sequence[int], width: int) -> Iterator[range]:
+    """Which columns stand beside each other, at least one, with a space between."""
+    start = 0
+    while start < len(columns):
+        stop, room = start + 1, width - columns[start]
+        while stop < len(columns) and room > columns[stop]:
+            room -= columns[stop] + 1
+            stop += 1
+        yield range(start, stop)
         start = stop
 
 

@@ -230,6 +230,43 @@ RUNS: list[tuple[list[str], list[str]]] = [
     (["results", "nowhere", "--csv"], ["'nowhere'", "a folder with runs"]),
     (["results", ".", "--colour"], ["--colour"]),
 ]
+# interventions that are refused before a run is looked at
+INTERVENE: list[tuple[list[str], list[str]]] = [
+    (["intervene"], ["RUN"]),
+    (["intervene", "nowhere"], ["RUN='nowhere'", "the folder of a finished run"]),
+    (["intervene", ".", "--corrupt", "bos"], ["corrupt=bos", "key, value, query"]),
+    (["intervene", ".", "--kind", "shuffle"], ["kind=shuffle", "resample, swap"]),
+    (["intervene", ".", "--condition", "resotred"], ["condition=resotred", "restored, ablated, control"]),
+    (["intervene", ".", "--metric", "likelyhood"], ["metric=likelyhood", "likelihood, accuracy, logit, kl, share"]),
+    (["intervene", ".", "--metric", "counterfactual"], ["metric=counterfactual", "kind=swap"]),
+    (["intervene", ".", "--documents", "0"], ["documents=0", "from 1"]),
+    (["intervene", ".", "--documents", "-3"], ["documents=-3", "from 1"]),
+    (["intervene", ".", "--documents", "many"], ["--documents", "'many'", "an integer"]),
+    (["intervene", ".", "--document", "-1"], ["document=-1", "from 0"]),
+    (["intervene", ".", "--document", "1.5"], ["--document", "'1.5'", "an integer"]),
+    (["intervene", ".", "--document", "3", "--role", "key"], ["role=key", "document=3", "all its positions"]),
+    (["intervene", ".", "--document", "3", "--condition", "control"], ["condition=control", "document=3"]),
+    (["intervene", ".", "--memory", "0"], ["memory=0", "from 1"]),
+    (["intervene", ".", "--memory", "2000000"], ["memory=2000000", "1048576"]),
+    (["intervene", ".", "--memory", "lots"], ["--memory", "'lots'", "an integer"]),
+    (["intervene", ".", "--plugin", "nowhere.py"], ["nowhere.py"]),
+    (["intervene", ".", "--colour"], ["--colour"]),
+]
+# and those that a run refuses: which run, what is asked, the exit code, what must be named
+OF_RUNS: list[tuple[str, list[str], int, list[str]]] = [
+    ("attention", ["--site", "blocks.0.mixer_uot"], 2, ["'blocks.0.mixer_uot'", "did you mean 'blocks.0.mixer_out'?"]),
+    ("attention", ["--site", "blocks.2.block_in"], 2, ["'blocks.2.block_in'", "blocks.1.block_in"]),
+    ("attention", ["--site", ""], 2, ["no site ''", "embed_out"]),
+    ("attention", ["--site", "blocks.0.mixer.conv_out"], 2, ["'blocks.0.mixer.conv_out'", "blocks.0.mixer.head_out"]),
+    ("attention", ["--role", "kye"], 2, ["role='kye'", "did you mean 'key'?"]),
+    ("attention", ["--role", "answer"], 2, ["role='answer'", "bos, divider, key, next_key, query, value"]),
+    ("attention", ["--role", "value+x"], 2, ["role='value+x'", "'value+1'"]),
+    ("attention", ["--role", "@-1"], 2, ["role='@-1'", "'@5'"]),
+    ("attention", ["--role", "key", "--role", "@"], 2, ["role='@'"]),
+    ("diverged", [], 3, ["diverged", "has no weights"]),
+    ("damaged", [], 3, ["is damaged", "weights.safetensors", "checksum"]),
+    ("empty", [], 3, ["is no whole run", "checksums.json"]),
+]
 
 
 def table() -> list[tuple[list[str], list[str]]]:
@@ -237,7 +274,7 @@ def table() -> list[tuple[list[str], list[str]]]:
     rows = [(["sample", f"{task}:{option}"], [option, "must be", task]) for task, option in fields()]
     rows += [(["sample", text], named) for text, named in TOGETHER + TEXTS]
     rows += [([*SMALL, field], [field, *named]) for field, named in EXPERIMENT]
-    return rows + ARGUMENTS + RUNS
+    return rows + ARGUMENTS + RUNS + INTERVENE
 
 
 def main() -> None:

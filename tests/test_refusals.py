@@ -1,10 +1,12 @@
 """Bad input: one clear line for each wrong field, exit 2, nothing written, nothing heavy imported."""
 
+import shutil
 import subprocess
 import sys
 
 import pytest
 import refusals
+from nursery import flip, small
 
 from mecheval.cli import main
 
@@ -42,3 +44,35 @@ def test_every_wrong_field_is_reported_at_once(capsys):
         "n=0",
         "split=tset",
     ]
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    from mecheval.runner import run
+
+    place = tmp_path_factory.mktemp("runs")
+    found = {"attention": run(small(train_steps=2), place).folder}
+    found["diverged"] = run(small(train_lr=1e9, train_warmup=0.0), place).folder
+    found["damaged"] = shutil.copytree(found["attention"], place / "damaged")
+    weights = found["damaged"] / "weights.safetensors"
+    weights.write_bytes(flip(weights.read_bytes(), 500))
+    found["empty"] = place / "empty"
+    found["empty"].mkdir()
+    return found
+
+
+@pytest.mark.parametrize(("which", "asked", "code", "named"), refusals.OF_RUNS, ids=str)
+def test_an_intervention_that_a_run_cannot_have_is_refused_in_a_line(
+    which, asked, code, named, runs, capsys, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    before = {path: path.stat().st_mtime_ns for path in runs[which].parent.rglob("*")}
+    for form in ([], ["--json"], ["--document", "1"] if "--role" not in asked else []):
+        assert main(["intervene", str(runs[which]), *asked, *form]) == code
+        captured = capsys.readouterr()
+        assert captured.out == ""
+        (line,) = captured.err.splitlines()
+        assert line.startswith("error: ")
+        assert [word for word in named if word not in line] == []
+    assert list(tmp_path.iterdir()) == []
+    assert {path: path.stat().st_mtime_ns for path in runs[which].parent.rglob("*")} == before

@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 from mecheval.errors import InvalidInput
-from mecheval.interventions.interchange import MEMORY, NotHit
+from mecheval.interventions.options import MEMORY
 from mecheval.interventions.places import positions
-from mecheval.interventions.records import Looks, PerDocument
+from mecheval.interventions.records import Looks, NotHit, PerDocument
 from mecheval.models.language_model import LanguageModel
 from mecheval.models.site import record
 from mecheval.tasks.batch import ROLES, Documents

@@ -10,10 +10,11 @@ from mecheval.errors import InvalidInput
 from mecheval.options import nearest
 from mecheval.tasks.batch import Documents
 
+Places = tuple[Int64[ndarray, " n"], Bool[ndarray, " n"]]  # a position in each document, and which have it
 _PLACE = re.compile(r"(?:@([0-9]{1,18})|([a-z_]+)([+-][0-9]{1,18})?)")  # numbers of 64 bits
 
 
-def positions(docs: Documents, place: str) -> tuple[Int64[ndarray, " n"], Bool[ndarray, " n"]]:
+def positions(docs: Documents, place: str) -> Places:
     """The place in each document, and which documents have it: an offset can lead out of one."""
     found = _PLACE.fullmatch(place)
     if not found or (found[2] and found[2] not in docs.roles):
@@ -23,3 +24,8 @@ def positions(docs: Documents, place: str) -> tuple[Int64[ndarray, " n"], Bool[n
     where = start + int(found[1] or found[3] or 0)
     inside = (where >= 0) & (where < docs.lengths)
     return np.where(inside, where, 0), inside
+
+
+def every_position(docs: Documents) -> list[str]:
+    """The places `@0`, `@1`, … to the end of the longest document."""
+    return [f"@{position}" for position in range(docs.lengths.max(initial=0))]

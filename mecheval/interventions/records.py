@@ -5,12 +5,17 @@ from dataclasses import dataclass
 from jaxtyping import Float64
 from numpy import ndarray
 
+from mecheval.errors import MechevalError
 from mecheval.interventions.options import Condition
 
 METRICS = ("likelihood", "accuracy", "logit", "kl")
 Values = dict[str, Float64[ndarray, " n"]]  # by metric, a number for each document
 Cell = tuple[Condition, str, str]  # condition, site, role
 PerDocument = Float64[ndarray, "n head from to"]
+
+
+class NotHit(MechevalError):
+    """An intervention did not do what it says: its number would mean nothing."""
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,8 @@ from numpy import ndarray
 from torch import Tensor, nn
 
 from mecheval.errors import InvalidInput
-from mecheval.interventions.interchange import MEMORY, NotHit
+from mecheval.interventions.options import MEMORY
+from mecheval.interventions.records import NotHit
 from mecheval.models.edits import Positions, put, take
 from mecheval.models.language_model import LanguageModel
 from mecheval.models.layers import gathered

@@ -24,6 +24,13 @@ from mecheval.metrics.statistics import RESAMPLES, resampled
 INDUCTION, ASSOCIATION, DIRECT = "induction", "association at next_key", "direct retrieval"
 MIXED, UNSOLVED = "mixed", "unsolved"
 MEANS = {"value": INDUCTION, "next_key": ASSOCIATION, "key": DIRECT, "query": DIRECT}
+MEANINGS = {  # for somebody who reads the word for the first time
+    INDUCTION: "stores each key with its value as it reads; layer {layer} looks the pair up later",
+    ASSOCIATION: "joins key and value one token after the pair; layer {layer} finds them there",
+    DIRECT: "stores nothing at the value; layer {layer} carries the answer straight to the query",
+    MIXED: "several places share the work; no single mechanism",
+    UNSOLVED: "has not learned to answer by looking at the key",
+}
 Place = tuple[str, str]  # site and role
 Shares = Mapping[Place, float]
 
@@ -55,6 +62,11 @@ class Verdict:
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
+
+
+def meaning(found: Mapping[str, Any]) -> str:
+    """Of a verdict's mechanism, in words."""
+    return MEANINGS.get(found["mechanism"], str(found["mechanism"])).format(layer=found.get("layer"))
 
 
 def needed(layers: int) -> list[str]:

@@ -11,16 +11,16 @@ import numpy as np
 from jaxtyping import Float64
 from numpy import ndarray
 
-from mecheval.interventions.records import METRICS, Cell, Grid, layer_of
+from mecheval.interventions.records import Cell, Grid, layer_of
 from mecheval.metrics.measurement import Measurement
 from mecheval.metrics.statistics import interval, middle, resampled
 
 THRESHOLD = 0.1  # of clean − corrupt likelihood: below it a share would be a quotient of two noises
 
 
-def rows(grid: Grid, step: int, metrics: Sequence[str] = METRICS) -> list[Measurement]:
-    """One row for each metric, condition, site and role; and the share, where it means something."""
-    found = []
+def rows(grid: Grid, step: int, metrics: Sequence[str] | None = None) -> list[Measurement]:
+    """One row for each metric that the grid has, condition, site and role; the share, where it means something."""
+    found, metrics = [], list(grid.clean) if metrics is None else metrics
     for condition, values in (("clean", grid.clean), ("corrupt", grid.corrupt)):
         for metric in metrics:
             found.append(_row(grid, metric, condition, values[metric], step))

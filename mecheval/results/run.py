@@ -9,13 +9,14 @@ verdict.json         by which mechanism it recalls
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mecheval.errors import StoreError
+from mecheval.metrics.emergence import crossings
 from mecheval.results.files import Damaged, parse_json, read, read_json, sha256
 from mecheval.spec import canonical_json
 
@@ -26,7 +27,8 @@ CHECKSUMS = "checksums.json"
 PARTIAL = ".partial"
 NEEDED = ("experiment.json", "provenance.json", "status.json", "curve.jsonl", "rows.jsonl")
 NAME = re.compile(r"[a-z_]+\.(json|jsonl|safetensors)")  # of a file of a run: nothing that leads out of the folder
-SUMMARY = ("key", "status", "reason", "folder", "steps", "metrics", "verdict", "restored")
+SUMMARY = ("key", "status", "reason", "folder", "steps", "metrics", "verdict", "restored", "emerged")
+SHOWN = ("likelihood", "share")  # of what is restored
 
 
 @dataclass(frozen=True)
@@ -82,17 +84,14 @@ class Run:
 
     def summary(self) -> dict[str, Any]:
         """What `mecheval run --json` prints."""
-        metrics: dict[str, Any] = {"unseen": {}, "dev": {}}
-        homes = {"test": metrics, "test_unseen": metrics["unseen"], "dev": metrics["dev"]}
-        restored: dict[str, Any] = {}
-        for row in self.rows:
-            numbers = {name: row[name] for name in ("value", "n", "low", "high")}
-            if row.get("corrupted") is None:
-                homes[row["split"]][row["metric"]] = numbers
-            elif row["condition"] == "restored" and row["metric"] in ("likelihood", "share"):
-                restored.setdefault(row["site"], {}).setdefault(row["role"], {})[row["metric"]] = numbers
+        try:
+            metrics, restored = _arranged(self.rows, self.outcome["steps"])
+            emerged = crossings(self.rows)
+        except (KeyError, TypeError) as error:
+            raise StoreError(f"{self.folder} is damaged: rows.jsonl is not what was written") from error
         found = {**self.outcome, "folder": str(self.folder), "metrics": metrics if self.rows else {}}
         found |= {"verdict": self.verdict, "restored": restored} if self.rows else {}
+        found |= {"emerged": emerged} if emerged else {}
         return {name: found[name] for name in SUMMARY if name in found}
 
     def verify(self) -> None:
@@ -137,6 +136,22 @@ class Run:
         except Damaged as error:
             raise StoreError(f"{self.folder} is damaged: {error}") from error
         return record
+
+
+def _arranged(rows: Sequence[Mapping[str, Any]], last: int) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What the model does, by split and metric; what was restored at the end, by site, role and metric."""
+    metrics: dict[str, Any] = {"unseen": {}, "dev": {}}
+    homes = {"test": metrics, "test_unseen": metrics["unseen"], "dev": metrics["dev"]}
+    restored: dict[str, Any] = {}
+    splits = {row["split"] for row in rows if row.get("corrupted") is not None and row["step"] == last}
+    end = ("test" if "test" in splits else "dev", last)  # where the verdict comes from
+    for row in rows:
+        numbers = {name: row[name] for name in ("value", "n", "low", "high")}
+        if row.get("corrupted") is None:
+            homes[row["split"]][row["metric"]] = numbers
+        elif (row["split"], row["step"]) == end and row["condition"] == "restored" and row["metric"] in SHOWN:
+            restored.setdefault(row["site"], {}).setdefault(row["role"], {})[row["metric"]] = numbers
+    return metrics, restored
 
 
 def _parse_line(text: bytes, name: str) -> dict[str, Any]:

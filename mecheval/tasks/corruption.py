@@ -47,6 +47,8 @@ class Corruptible(Protocol):
 
 def corrupt(task: Corruptible, docs: Documents, role: Role, seed: Seed, kind: Kind = "resample") -> Corrupted:
     checked(corrupt, {"role": role, "seed": seed, "kind": kind}, given=("task", "docs"))
+    if not len(docs):
+        return Corrupted(docs, np.zeros(0, bool))
     key = key_of(task.key, "corrupt", kind, role, seed)
     rows, position = np.arange(len(docs)), docs.roles[role]
     original = docs.tokens[rows, position]

@@ -9,9 +9,10 @@ from hand_set import random
 
 from mecheval.errors import InvalidInput
 from mecheval.interventions import interchange as module
-from mecheval.interventions.interchange import NotHit, interchange, stream_sites
-from mecheval.interventions.places import positions
-from mecheval.interventions.records import METRICS, layer_of
+from mecheval.interventions import trace
+from mecheval.interventions.interchange import interchange, stream_sites
+from mecheval.interventions.places import every_position, positions
+from mecheval.interventions.records import METRICS, NotHit, layer_of
 from mecheval.models.config import ModelConfig
 from mecheval.models.edits import put
 from mecheval.models.language_model import LanguageModel
@@ -186,9 +187,10 @@ def test_results_do_not_depend_on_the_memory_allowed(architecture):
     calls = []
     whole = interchange(model, task, **asked)
     parts = interchange(model, task, memory=1, progress=lambda *at: calls.append(at), **asked)
-    n = len(whole.clean["kl"])
-    assert calls == [(min(done, n), n) for done in range(2, n + 2, 2)], "blocks of two"
-    assert set(whole.cells) == set(parts.cells)
+    n, cells = len(whole.clean["kl"]), len(whole.cells)
+    sizes = [min(2, n - first) for first in range(0, n, 2) for _ in range(cells)]
+    assert calls == [(done, n * cells) for done in np.cumsum(sizes).tolist()], "blocks of two, cell by cell"
+    assert list(whole.cells) == list(parts.cells)
     for one, other in zip(
         (whole.clean, whole.corrupt, *whole.cells.values()),
         (parts.clean, parts.corrupt, *(parts.cells[cell] for cell in whole.cells)),
@@ -196,6 +198,46 @@ def test_results_do_not_depend_on_the_memory_allowed(architecture):
     ):
         for metric in METRICS:
             assert other[metric] == pytest.approx(one[metric], abs=1e-11, rel=0, nan_ok=True), metric
+
+
+def largest_batch(model, task, memory, **asked):
+    """How many rows are stacked at most, and what comes of it."""
+    rows = []
+    with patch(model, {"final_in": lambda x, site: rows.append(len(x)) or x}):
+        grid = interchange(model, task, memory=memory, **asked)
+    return max(rows), grid
+
+
+@pytest.mark.parametrize(
+    ("roles", "documents", "largest"),
+    [(("key", "value", "query"), 60, 100), (tuple(f"@{i}" for i in range(20)), 3, 30)],
+    ids=["documents", "positions of a few documents"],
+)
+def test_half_the_memory_stacks_half_as_much_and_gives_the_same(roles, documents, largest):
+    """Where the documents are few, it is their positions that are taken some at a time."""
+    model, task = model_of("attention", "treecall"), TASKS["treecall"]
+    asked = {"sites": ["blocks.1.block_in", "blocks.1.mixer_out"], "roles": roles, "documents": documents}
+    most, whole = largest_batch(model, task, 2**30, **asked)
+    assert most >= largest, "all at once"
+    one = module._bytes_of_a_row(model, task.documents(0, "test", 0, 1), asked["sites"])
+    before = most
+    for memory in (16 * one, 8 * one, 4 * one):
+        rows, parts = largest_batch(model, task, memory, **asked)
+        assert rows < before
+        assert rows <= max(memory // one, 3), "a block has at least two documents, and few have more tokens than one"
+        before = rows
+        for cell, values in whole.cells.items():
+            for metric in METRICS:
+                assert parts.cells[cell][metric] == pytest.approx(values[metric], abs=1e-11, rel=0, nan_ok=True)
+
+
+def test_wider_numbers_take_more_memory():
+    docs = TASKS["recall"].documents(0, "test", 0, 1)
+    single, double = (
+        module._bytes_of_a_row(model_of("mamba", dtype=dtype), docs, ["blocks.0.mixer.state"])
+        for dtype in (torch.float32, torch.float64)
+    )
+    assert double == 2 * single
 
 
 def test_memory_bounds_a_block_by_the_longest_document():
@@ -208,7 +250,7 @@ def test_memory_bounds_a_block_by_the_longest_document():
         seen = []
         moved = _Moved(task, usable[np.roll(np.arange(len(usable)), -first)])
         interchange(model, moved, documents=200, memory=2**22, progress=lambda done, n, to=seen: to.append(done))
-        steps[start] = seen[0]
+        steps[start] = seen[0]  # a cell of the first block
     assert steps["short"] == steps["long"] < len(usable)
 
 
@@ -256,6 +298,45 @@ def test_other_corruptions(corrupt, kind):
     if kind == "swap" and corrupt == "key":
         restored = grid.cells["restored", name, "key"]["logit"]
         assert np.abs(restored - grid.clean["logit"]).max() > 1e-3, "the key that it was exchanged with is still wrong"
+
+
+@pytest.mark.parametrize("corrupt", ["key", "value", "query"])
+def test_after_a_swap_the_likelihood_of_the_corrupted_documents_answer_is_known(corrupt):
+    model, task, name = model_of("attention"), TASKS["recall"], "blocks.1.block_in"
+    asked = {"sites": [name], "roles": ["value", "query", "value+4"], "corrupt": corrupt, "documents": 8}
+    grid = interchange(model, task, kind="swap", **asked)
+    truth = Slowly(model, task, 8, corrupt, "swap")
+    assert len(truth.docs) > 3
+    for i, twin in enumerate(truth.twins):
+        p = [logits.double().softmax(dim=-1)[int(twin.answer[0])] for logits, _ in (truth.clean[i], truth.wrong[i])]
+        found = grid.clean["counterfactual"][i], grid.corrupt["counterfactual"][i]
+        assert found == pytest.approx([float(x) for x in p], abs=1e-12)
+        assert twin.answer[0] != truth.docs[i].answer[0]
+    for values in grid.cells.values():
+        assert np.array_equal(np.isnan(values["counterfactual"]), np.isnan(values["likelihood"]))
+    whole = grid.cells["restored", name, "query"]["counterfactual"]
+    assert not np.allclose(whole, grid.corrupt["counterfactual"])
+    assert "counterfactual" not in interchange(model, task, kind="resample", **asked).clean, "it has no such answer"
+
+
+def test_one_document_at_every_position_is_what_it_is_among_others():
+    model, task, names = model_of("mamba"), TASKS["recall"], ["blocks.0.mixer_in", "blocks.1.block_in"]
+    docs = task.documents(0, "test", 3, 4)
+    places = every_position(docs)
+    assert places == [f"@{i}" for i in range(docs.lengths[0])]
+    alone = interchange(model, task, names, places, start=3, documents=1)
+    usable = task.corrupt(task.documents(0, "test", 0, 6), "key", 0).usable
+    assert usable[3]
+    row = int(usable[:3].sum())
+    among = interchange(model, task, names, places, documents=6)
+    for cell, values in alone.cells.items():
+        for metric in METRICS:
+            assert values[metric] == pytest.approx(among.cells[cell][metric][[row]], abs=1e-12)
+    for role in ("key", "query"):
+        same = alone.cells["restored", names[0], f"@{docs.roles[role][0]}"]["logit"]
+        by_role = interchange(model, task, names, [role], start=3, documents=1).cells["restored", names[0], role]
+        assert same == pytest.approx(by_role["logit"], abs=1e-12)
+    assert every_position(docs[:0]) == []
 
 
 def test_only_documents_whose_answer_went_are_used():
@@ -365,21 +446,21 @@ def test_a_site_that_is_not_passed_once_gives_no_number(evasive, passes, monkeyp
 
 def test_a_site_that_is_passed_only_in_a_plain_run_gives_no_number(evasive, monkeypatch):
     """It was recorded, and then the forward pass took another way."""
-    plain = module._resumed
+    plain = trace._resumed
 
     def another_way(*arguments):
         with pytest.MonkeyPatch.context() as inner:
             inner.setattr(Evasive, "passes", 0)
             return plain(*arguments)
 
-    monkeypatch.setattr(module, "_resumed", another_way)
+    monkeypatch.setattr(trace, "_resumed", another_way)
     with pytest.raises(NotHit, match=r"blocks\.1\.mixer\.inside was hit 0 times"):
         interchange(evasive, TASKS["recall"], ["blocks.1.mixer.inside"], ["key"], documents=4)
 
 
 @pytest.mark.parametrize("name", ["embed_out", "blocks.1.block_in", "blocks.0.mlp_out", "blocks.1.mixer.query"])
 def test_a_patch_that_changes_nothing_although_it_should_gives_no_number(name, monkeypatch):
-    monkeypatch.setattr(module, "put", lambda value, at: lambda x, site: x)
+    monkeypatch.setattr(trace, "put", lambda value, at: lambda x, site: x)
     with pytest.raises(NotHit, match="changed nothing although"):
         interchange(model_of("attention"), TASKS["recall"], [name], ["key"], documents=4)
 

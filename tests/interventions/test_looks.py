@@ -8,8 +8,8 @@ from facts import relative_error
 from torch import nn
 
 from mecheval.errors import InvalidInput
-from mecheval.interventions.interchange import NotHit
 from mecheval.interventions.looks import looks
+from mecheval.interventions.records import NotHit
 from mecheval.metrics.looks import rows
 from mecheval.metrics.statistics import middle, resampled
 from mecheval.models import edits

@@ -10,7 +10,7 @@ from torch import nn
 
 from mecheval.errors import InvalidInput
 from mecheval.interventions import states as module
-from mecheval.interventions.interchange import NotHit
+from mecheval.interventions.records import NotHit
 from mecheval.interventions.states import held_pairs, states
 from mecheval.models.config import ModelConfig
 from mecheval.models.language_model import LanguageModel

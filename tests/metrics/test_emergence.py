@@ -20,7 +20,11 @@ def test_a_mechanism_that_goes_again_was_there():
 def test_other_metrics_conditions_and_test_documents_are_no_part_of_it():
     others = [row(1, 0.9, metric="likelihood"), row(1, 0.9, condition="ablated"), row(1, 0.9, split="test")]
     assert crossings(others) == {}
-    assert crossings([*others, row(2, 0.6)]) == {"blocks.1.block_in": {"value": 2}}
+    assert crossings([*others, row(1, 0.1), row(2, 0.6)]) == {"blocks.1.block_in": {"value": 2}}
+
+
+def test_a_single_grid_says_nothing_about_when():
+    assert crossings([row(100, 0.9), row(100, 0.9, role="key")]) == {}
 
 
 def test_what_counts_as_half_is_an_argument():

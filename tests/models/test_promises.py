@@ -72,7 +72,7 @@ def test_a_second_call_gives_the_same_bits(spec):
 HEADS = "batch time head d_head"
 SITES = {
     "attention": {"query": HEADS, "key": HEADS, "value": HEADS, "scores": "batch head time source", "head_out": HEADS},
-    "base_conv": {"conv_out": "batch time d_model", "gate_out": "batch time d_model"},
+    "base_conv": {"gate_out": "batch time d_model"},  # and conv_out or long_out
     "linear_attention": {
         "query": "batch time head feature_dim",
         "key": "batch time head feature_dim",

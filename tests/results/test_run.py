@@ -184,6 +184,46 @@ def test_a_checksum_that_agrees_does_not_make_nonsense_readable(name, content, c
     assert isinstance(Results(copied.folder.parent).runs(), list)
 
 
+NUMBERS = {"metric": "likelihood", "value": 0.5, "n": 1, "low": 0.0, "high": 1.0}
+RESTORED = {
+    **NUMBERS,
+    "split": "test",
+    "step": 4,
+    "corrupted": "key",
+    "condition": "restored",
+    "site": "embed_out",
+    "role": "key",
+}
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {**NUMBERS, "split": "tset"},
+        {**NUMBERS, "split": ["test"]},
+        {**NUMBERS, "split": "test", "metric": []},
+        *({name: value for name, value in RESTORED.items() if name != gone} for gone in ("condition", "site", "role")),
+        {**RESTORED, "site": {}},
+        {**RESTORED, "role": []},
+    ],
+    ids=range(8),
+)
+def test_a_row_that_nobody_wrote_is_no_summary(row, copied, capsys):
+    """The command shows a summary."""
+    content = (copied.folder / "rows.jsonl").read_bytes()
+    found = forge(copied.folder, "rows.jsonl", content + json.dumps(row).encode() + b"\n")
+    with pytest.raises(StoreError, match=r"is damaged: rows\.jsonl is not what was written"):
+        found.summary()
+    assert main([*COMMAND, "--out", str(copied.folder.parent)]) == 3
+    assert capsys.readouterr().out == ""
+
+
+def test_a_row_that_somebody_could_have_written_is_in_the_summary(copied):
+    content = (copied.folder / "rows.jsonl").read_bytes()
+    found = forge(copied.folder, "rows.jsonl", content + json.dumps(RESTORED).encode() + b"\n").summary()
+    assert found["restored"]["embed_out"]["key"]["likelihood"]["value"] == 0.5
+
+
 @pytest.mark.parametrize("missing", ["status.json", "rows.jsonl", "experiment.json"])
 def test_checksums_that_leave_a_file_out_do_not_make_a_whole_run(missing, copied):
     sums = {file: sha256((copied.folder / file).read_bytes()) for file in FILES if file not in (missing, FILES[0])}

@@ -123,6 +123,13 @@ def test_a_replacement_is_drawn_uniformly():
     assert stats.chisquare(np.bincount(new, minlength=8)).pvalue > 1e-3
 
 
+@pytest.mark.parametrize("kind", ["resample", "swap"])
+@pytest.mark.parametrize("task", TASKS.values(), ids=TASKS.keys())
+def test_no_documents_have_no_twins(task, kind):
+    twins = task.corrupt(task.documents(0, "test", 5, 5), "key", 0, kind)
+    assert len(twins.documents) == len(twins.usable) == 0
+
+
 def test_only_one_symbol_leaves_nothing_to_corrupt():
     task = Recall(pairs=1, vocab=2)
     docs = task.documents(0, "test", 0, 5)

@@ -22,11 +22,14 @@ class BaseConv(nn.Module):
         self.filter = ImplicitFilter(d_model, max_len) if kernel == "long" else None
         self.conv = None if kernel == "long" else ShortConv(d_model, int(kernel))
         self.projection = nn.Linear(d_model, d_model)
-        self.conv_out = Site("batch time d_model", "the convolution's output")
+        if kernel == "long":
+            self.long_out = Site("batch time d_model", "the long convolution's output")
+        else:
+            self.conv_out = Site("batch time d_model", "the short convolution's output")
         self.gate_out = Site("batch time d_model", "convolution times projection, before the mixer's own residual")
 
     def forward(self, x: Stream) -> Stream:
-        return self.gate_out(self.conv_out(self._convolved(x)) * self.projection(x)) + x
+        return self.gate_out(self._convolved(x) * self.projection(x)) + x
 
     def state_size(self, time: int) -> int:
         """How many numbers must be kept to go on after so many tokens."""
@@ -35,6 +38,6 @@ class BaseConv(nn.Module):
 
     def _convolved(self, x: Stream) -> Stream:
         if self.filter is not None:
-            return long_conv(x, self.filter(x.shape[1])) + x
+            return self.long_out(long_conv(x, self.filter(x.shape[1])) + x)
         assert self.conv is not None
-        return self.conv(x)
+        return self.conv_out(self.conv(x))

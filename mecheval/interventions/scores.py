@@ -1,0 +1,55 @@
+"""What is read off the logits at the query, document by document."""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Int32
+from numpy import ndarray
+from torch import Tensor
+
+from mecheval.interventions.records import NotHit, Values
+
+Answers = Int32[ndarray, " n"]
+
+
+@dataclass(frozen=True)
+class Reader:
+    """Knows the right answers and the clean run's probabilities; of a swap also the corrupted documents' answers."""
+
+    answers: Tensor
+    p: Tensor
+    negative_entropy: Tensor
+    others: Tensor | None
+
+    @classmethod
+    def of(cls, clean: Tensor, answers: Answers, others: Answers | None = None) -> "Reader":
+        """`clean` are the logits of the clean run."""
+        log_p = clean.log_softmax(dim=-1)
+        negative_entropy = (log_p.exp() * log_p).sum(dim=-1)
+        return cls(_ids(answers), log_p.exp(), negative_entropy, None if others is None else _ids(others))
+
+    def read(self, logits: Tensor) -> Values:
+        total = logits.logsumexp(dim=-1)
+        # Σ p log p − Σ p log q, where log q = logits − total
+        kl = self.negative_entropy - (self.p * logits).sum(dim=-1) + total
+        if not (total.isfinite() & kl.isfinite()).all():  # one number that is none is in their sums
+            raise NotHit("the model gives logits that are no numbers; nothing can be read off it")
+        right = _of(logits, self.answers)
+        found = {
+            "likelihood": (right - total).double().exp(),
+            "accuracy": logits.argmax(dim=-1) == self.answers,
+            "logit": right,
+            "kl": kl,
+        }
+        if self.others is not None:
+            found["counterfactual"] = (_of(logits, self.others) - total).double().exp()
+        return {name: value.double().numpy() for name, value in found.items()}
+
+
+def _ids(answers: Answers) -> Tensor:
+    return torch.from_numpy(answers).long()
+
+
+def _of(logits: Tensor, tokens: Tensor) -> Tensor:
+    """The logit of one token in each row."""
+    return logits.gather(1, tokens[:, None])[:, 0]

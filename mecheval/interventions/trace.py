@@ -1,0 +1,111 @@
+"""One forward pass remembered, and a run gone on with from there, other values put in at one site.
+
+A run is resumed from the last point before the site, once for each place, with logits at the query only.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from mecheval.interventions.places import Places
+from mecheval.interventions.records import NotHit, layer_of
+from mecheval.models.edits import put, take
+from mecheval.models.language_model import Block, LanguageModel
+from mecheval.models.layers import gathered
+from mecheval.models.site import Edit, Site, patch, record, sites
+from mecheval.tasks.batch import Documents
+from mecheval.training.batches import Batch
+
+BEHIND_MIXER = ("mixer_out", "mlp_in", "mlp_out", "block_out")
+
+
+@dataclass(frozen=True)
+class Trace:
+    """What went into every block and came out of its mixer, what passed the sites at the places, where the query is,
+    and the logits there."""
+
+    inputs: list[Tensor]
+    mixed: list[Tensor]
+    values: dict[tuple[str, str], Tensor]
+    query: Tensor
+    logits: Tensor
+
+
+def traced(model: LanguageModel, docs: Documents, names: Sequence[str], places: Mapping[str, Places]) -> Trace:
+    """Sites that are materialised have a pass of their own: looking at them changes roundings elsewhere."""
+    batch, known = Batch.of(docs), sites(model)
+    inputs = [f"blocks.{layer}.block_in" for layer in range(len(model.blocks))] + ["final_in"]
+    mixed = [f"blocks.{layer}.mixer_out" for layer in range(len(model.blocks))]
+    values: dict[tuple[str, str], Tensor] = {}
+
+    def keep(name: str) -> Edit:
+        def edit(x: Tensor, site: Site) -> Tensor:
+            for role, (where, _) in places.items():
+                values[name, role] = take(x, torch.from_numpy(where), site.time)
+            return x
+
+        return edit
+
+    apart = [name for name in names if known[name].materialised]
+    for name in apart:
+        with patch(model, {name: keep(name)}):
+            model(batch.tokens, batch.at)
+    with record(model, inputs + mixed) as seen, patch(model, {name: keep(name) for name in names if name not in apart}):
+        logits = model(batch.tokens, batch.at)[:, 0]
+    for name in names:
+        if (name, next(iter(places))) not in values:
+            raise NotHit(f"the patch at {name} was hit 0 times; it must be hit once")
+    query = torch.from_numpy(docs.queries[:, 0]).long()
+    return Trace([seen[name] for name in inputs], [seen[name] for name in mixed], values, query, logits)
+
+
+def patched(
+    model: LanguageModel, name: str, base: Trace, values: Mapping[str, Tensor], places: Mapping[str, Places]
+) -> tuple[Tensor, ...]:
+    """The base run's logits at the query with the values put in, role by role."""
+    where = torch.cat([torch.from_numpy(places[role][0]) for role in values])
+    new, hits = torch.cat(list(values.values())), []
+
+    def edit(x: Tensor, site: Site) -> Tensor:
+        at = where if x.shape[site.time] > 1 else torch.zeros_like(where)
+        hits.append(name)
+        changed = put(new, at)(x, site)
+        if torch.equal(changed, x) and not torch.equal(take(x, at, site.time), new.to(x)):
+            raise NotHit(f"the patch at {name} changed nothing although what was put in is different")
+        return changed
+
+    with patch(model, {name: edit}):
+        logits = _resumed(model, name, base, where)
+    if len(hits) != 1:
+        raise NotHit(f"the patch at {name} was hit {len(hits)} times; it must be hit once")
+    return logits.chunk(len(values))
+
+
+def is_idle(model: LanguageModel, name: str, place: Places, base: Trace) -> bool:
+    """Whether a patch cannot reach the query: behind the last mixer no position hears of another."""
+    behind = [f"blocks.{len(model.blocks) - 1}.{site}" for site in BEHIND_MIXER] + ["final_in"]
+    return name in behind and bool((place[0] != base.query.numpy()).all())
+
+
+def _resumed(model: LanguageModel, name: str, base: Trace, where: Tensor) -> Tensor:
+    """The base run once for each place, from the last point before a site on."""
+    times, layers = len(where) // len(base.query), len(model.blocks)
+    at = base.query.repeat(times)[:, None]
+    layer, site = layer_of(name), name.rpartition(".")[2]
+    if name == "embed_out":
+        return model.resume(0, model.embed_out(base.inputs[0].repeat(times, 1, 1)), at)[:, 0]
+    if layer is None:
+        return model.resume(layers, base.inputs[-1].repeat(times, 1, 1), at)[:, 0]
+    if name != f"blocks.{layer}.{site}" or site not in BEHIND_MIXER:
+        return model.resume(layer, base.inputs[layer].repeat(times, 1, 1), at)[:, 0]
+    # behind a mixer every position is by itself: only the one that is patched is computed again
+    here, mixed = (gathered(x.repeat(times, 1, 1), where[:, None]) for x in (base.inputs[layer], base.mixed[layer]))
+    if site == "mixer_out":
+        mixed = sites(model)[name](mixed)
+    block = model.blocks[layer]
+    assert isinstance(block, Block)
+    stream = base.inputs[layer + 1].repeat(times, 1, 1)
+    stream = put(block.behind_mixer(here + mixed)[:, 0], where)(stream, model.final_in)
+    return model.resume(layer + 1, stream, at)[:, 0]
