@@ -7,7 +7,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # one torch thread per process: two on a busy machine are many times slower than one
 export OMP_NUM_THREADS := 1
 
-.PHONY: demo test check fix docs bench torture clean
+.PHONY: demo test check fix docs bench torture slurm clean
 
 demo: $(VENV)/ready
 	$(BIN)/mecheval demo
@@ -30,9 +30,15 @@ docs: $(VENV)/ready
 bench: $(VENV)/oracles
 	$(BIN)/python -m benchmarks.documents
 	$(BIN)/python -m benchmarks.models
+	$(BIN)/python -m benchmarks.interventions
 
 torture: $(VENV)/ready
 	$(BIN)/python tests/nursery.py --kills 1000
+	$(BIN)/python tests/sweep/torture.py --kills 40
+
+# a real one-node Slurm, which must be installed (slurmctld, slurmd, munge), and root
+slurm: $(VENV)/ready
+	PYTHON=$(BIN)/python tests/slurm.sh
 
 clean:
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis
@@ -43,7 +49,7 @@ $(VENV)/ready: pyproject.toml constraints.txt
 	$(BIN)/pip install --quiet --editable '.[dev]'
 	touch $@
 
-# other people's mixers, to be compared with: only the tests need them
+# other people's mixers and interventions, to be compared with, and Ray: only tests and benchmarks need them
 $(VENV)/oracles: $(VENV)/ready
-	$(BIN)/pip install --quiet --editable '.[oracles]'
+	$(BIN)/pip install --quiet --editable '.[oracles,ray]'
 	touch $@

@@ -1,4 +1,4 @@
-"""Writes docs/reference.md from the code, in its own words, and docs/sample.svg, the picture in the README."""
+"""Writes docs/reference.md from the code, in its own words, and docs/sample.svg, the picture in docs/tasks.md."""
 
 import contextlib
 import io

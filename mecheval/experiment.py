@@ -8,7 +8,7 @@ model.layers          model.max_len            train.warmup      train.stop     
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
@@ -44,7 +44,7 @@ class Experiment:
     @cached_property
     def documents(self) -> Task:
         """The task itself."""
-        return tasks.build(self.task)
+        return _task(self.task)
 
     @classmethod
     def of(cls, fields: Mapping[str, Any], places: Mapping[str, str] | None = None) -> "Experiment":
@@ -58,7 +58,7 @@ class Experiment:
                 parts[section] = checked(SECTIONS.get(section, cls), own, () if section else tuple(SECTIONS))
             except InvalidInput as error:
                 problems += [_dotted(section, problem) for problem in error.problems]
-        for name, build in (("task", tasks.build), ("model.architecture", build_architecture)):
+        for name, build in (("task", _task), ("model.architecture", build_architecture)):
             try:
                 build(fields[name]) if isinstance(fields.get(name), str) else None
             except InvalidInput as error:
@@ -89,6 +89,16 @@ class Experiment:
     def name(self) -> str:
         """Of its folder: readable, and another for every other experiment."""
         return f"{Spec.parse(self.task).name}-{Spec.parse(self.model.architecture).name}-{self.key[:16]}"
+
+
+def _task(text: str) -> Task:
+    spec = Spec.parse(text)
+    return _built(str(spec), tasks.get(spec.name)) if spec.name in tasks.names() else tasks.build(spec)
+
+
+@lru_cache(maxsize=64)  # a grammar takes longer to draw than all other checks of an experiment
+def _built(text: str, cls: Callable[..., Any]) -> Task:  # by its class, too: another may get the name
+    return tasks.build(text)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -69,7 +69,7 @@ def run(
     place = Workplace(Path(out) / experiment.name)
     if found := place.finished:
         return _as_found(found, experiment, made)
-    with _prepared(settings):
+    with prepared(settings):
         _check_strangers(experiment)
         return _in_place(experiment, place, made, settings, watchers)
 
@@ -240,7 +240,7 @@ class Session:
 
 
 @contextmanager
-def _prepared(settings: Settings) -> Iterator[None]:
+def prepared(settings: Settings) -> Iterator[None]:
     """The process as a run wants it: so many threads, and no denormal numbers, which decaying states make and which are
     many times slower. Left as it was found."""
     if settings.device != "cpu" and not getattr(torch, settings.device).is_available():

@@ -1,8 +1,10 @@
 import json
 
 import pytest
+from micro import MICRO
+from sweep.bench import Inline
 
-from mecheval import __version__
+from mecheval import __version__, recipes
 from mecheval.cli import app, main
 from mecheval.plugins import build_task
 
@@ -91,6 +93,7 @@ def test_a_tree_is_drawn(capsys):
 def test_list_prints_every_option_for_programs(capsys):
     entries = {entry["name"]: entry for entry in run_json(capsys, "list", "tasks")}
     presets = {"ar_32pairs", "ar_16pairs", "atr", "atr_8192", "atr_l10", "atr_split", "atr_sibling"}
+    presets |= {"atr_grandparent"}
     assert set(entries) == {"recall", "treecall"} | presets
     pairs = entries["ar_16pairs"]["options"][0]
     assert pairs["name"] == "pairs"
@@ -148,13 +151,6 @@ def test_a_mixer_that_sees_the_future_is_refused(tmp_path, capsys):
     assert "error: Ahead: must not see the future" in capsys.readouterr().err
 
 
-def test_the_demo_shows_both_tasks(capsys):
-    assert main(["demo"]) == 0
-    out = capsys.readouterr().out
-    for word in ("recall:pairs=4,vocab=32", "treecall", "ar_16pairs", "atr"):
-        assert word in out
-
-
 def example(command, capsys):
     assert main([command, "--help"]) == 0
     _, _, last = capsys.readouterr().out.strip().rpartition("Example: ")
@@ -169,8 +165,13 @@ def place_with_runs(tmp_path_factory):
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_help_ends_in_an_example_that_runs(command, capsys, place_with_runs, monkeypatch):
     monkeypatch.chdir(place_with_runs)
+    monkeypatch.setitem(recipes.SCALES, "quick", MICRO)
+    for module in ("local", "sweep"):
+        monkeypatch.setattr(f"mecheval.sweep.{module}.Local", Inline)
     if command in ("runs", "results", "intervene"):
         assert main(example("run", capsys)[1:]) == 0
+    if command in ("figure", "report"):
+        assert main(example("sweep", capsys)[1:]) == 0
     words = example(command, capsys)
     assert words[:2] == ["mecheval", command]
     assert main(words[1:]) == 0, capsys.readouterr().err

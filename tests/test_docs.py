@@ -18,8 +18,14 @@ def blocks(page: Path, language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(), flags=re.MULTILINE | re.DOTALL)
 
 
-def test_the_ten_lines_of_the_readme_run():
+def test_the_ten_lines_of_the_readme_run(tmp_path):
     (code,) = blocks(ROOT / "README.md", "python")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path)
+    assert done.stdout.startswith("induction 1.0 ")
+
+
+def test_the_example_with_documents_runs():
+    (code,) = blocks(ROOT / "docs" / "tasks.md", "python")
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "of the corruptions took the answer away" in done.stdout
 

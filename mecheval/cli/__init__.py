@@ -1,6 +1,6 @@
 """`mecheval` in a terminal: parse, one call, print."""
 
-from mecheval.cli import intervene, look, run
+from mecheval.cli import demo, intervene, look, report, run, sweep
 from mecheval.cli.app import app, main, script
 
-__all__ = ["app", "intervene", "look", "main", "run", "script"]
+__all__ = ["app", "demo", "intervene", "look", "main", "report", "run", "script", "sweep"]

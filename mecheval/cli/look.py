@@ -11,15 +11,6 @@ TaskText = Annotated[str, typer.Argument(metavar="TASK", help="a task with optio
 NameText = Annotated[str, typer.Argument(metavar="NAME", help="a task, an architecture or a mixer, with options")]
 
 
-@app.command(epilog="Example: mecheval demo")
-def demo() -> None:
-    """Shows documents of both tasks, with their corrupted twins and what their data sets are like."""
-    for text, seed in (("recall:pairs=4,vocab=32", 0), ("treecall", 0)):
-        sample(text, n=2, seed=seed)
-    for text in ("ar_16pairs", "atr"):
-        describe(text)
-
-
 @app.command(epilog="Example: mecheval sample atr -n 3 --seed 0 --split test")
 def sample(
     task: TaskText,
@@ -99,7 +90,7 @@ def describe(
 
 @app.command("list", epilog="Example: mecheval list tasks --json")
 def list_(
-    what: Annotated[str, typer.Argument(metavar="WHAT", help="tasks, architectures, mixers, or sites MODEL")],
+    what: Annotated[str, typer.Argument(metavar="WHAT", help="tasks, architectures, mixers, recipes, or sites MODEL")],
     model: Annotated[str | None, typer.Argument(metavar="[MODEL]", help="whose sites, as in: list sites mamba")] = None,
     layers: Annotated[int, typer.Option(parser=whole, metavar="INTEGER", help="sites: blocks")] = 2,
     plugin: Plugins = None,
@@ -112,8 +103,8 @@ def list_(
     from mecheval.tasks import tasks
 
     registries = {"tasks": tasks, "architectures": architectures, "mixers": mixers}
-    if what not in (*registries, "sites"):
-        raise InvalidInput(f"nothing to list by the name {what!r}{nearest(what, [*registries, 'sites'])}")
+    if what not in (*registries, "recipes", "sites"):
+        raise InvalidInput(f"nothing to list by the name {what!r}{nearest(what, [*registries, 'recipes', 'sites'])}")
     if (what == "sites") != (model is not None):
         raise InvalidInput("'list sites' must name a MODEL, as in 'mecheval list sites mamba', and nothing else may")
     load(plugin)
@@ -127,12 +118,27 @@ def list_(
         else:
             terminal.console().print(terminal.site_table(found))
         return
+    if what == "recipes":
+        _print_recipes(as_json)
+        return
     registry = registries[what]
     entries = [registry.describe(name) for name in registry.names()]
     if as_json:
         print_json([entry.to_dict() for entry in entries])
     else:
         terminal.console().print(terminal.entries(what, entries))
+
+
+def _print_recipes(as_json: bool) -> None:
+    from mecheval import terminal
+    from mecheval.recipes import all_recipes
+
+    found = [{"name": own.name, "figure": own.figure, "summary": own.summary} for own in all_recipes().values()]
+    if as_json:
+        print_json(found)
+        return
+    for own in found:
+        terminal.console().print(terminal.title(str(own["name"]), str(own["summary"])))
 
 
 @app.command(epilog="Example: mecheval check mamba:d_conv=2")

@@ -29,20 +29,19 @@ class Reader:
         return cls(_ids(answers), log_p.exp(), negative_entropy, None if others is None else _ids(others))
 
     def read(self, logits: Tensor) -> Values:
-        total = logits.logsumexp(dim=-1)
-        # Σ p log p − Σ p log q, where log q = logits − total
-        kl = self.negative_entropy - (self.p * logits).sum(dim=-1) + total
-        if not (total.isfinite() & kl.isfinite()).all():  # one number that is none is in their sums
+        log_q = logits.log_softmax(dim=-1)
+        kl = self.negative_entropy - (self.p * log_q).sum(dim=-1)
+        if not kl.isfinite().all():  # one number that is none is in its sum
             raise NotHit("the model gives logits that are no numbers; nothing can be read off it")
-        right = _of(logits, self.answers)
         found = {
-            "likelihood": (right - total).double().exp(),
-            "accuracy": logits.argmax(dim=-1) == self.answers,
-            "logit": right,
+            "likelihood": _of(log_q, self.answers).double().exp(),
+            # numpy's, for torch's takes ten times as long
+            "accuracy": torch.from_numpy(logits.numpy(force=True).argmax(axis=-1)) == self.answers,
+            "logit": _of(logits, self.answers),
             "kl": kl,
         }
         if self.others is not None:
-            found["counterfactual"] = (_of(logits, self.others) - total).double().exp()
+            found["counterfactual"] = _of(log_q, self.others).double().exp()
         return {name: value.double().numpy() for name, value in found.items()}
 
 
@@ -51,5 +50,5 @@ def _ids(answers: Answers) -> Tensor:
 
 
 def _of(logits: Tensor, tokens: Tensor) -> Tensor:
-    """The logit of one token in each row."""
+    """What stands at one token in each row."""
     return logits.gather(1, tokens[:, None])[:, 0]

@@ -11,7 +11,7 @@ from mecheval.metrics.measurement import Measurement
 from mecheval.results.checkpoint import newest
 from mecheval.results.files import Damaged, read_json
 from mecheval.results.run import CHECKSUMS, NEEDED, PARTIAL, Run
-from mecheval.results.workplace import ERROR, in_use
+from mecheval.results.workplace import ERROR, FAILED, in_use
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -102,7 +102,9 @@ def _on_its_way(folder: Path) -> tuple[dict[str, Any], dict[str, Any], None]:
         steps = newest(folder / "checkpoints")
         experiment = read_json(folder / "experiment.json")
         if status == "killed" and (folder / ERROR).exists():
-            status, reason = "error", read_json(folder / ERROR).get("reason")
+            note = read_json(folder / ERROR)
+            status = note["status"] if note.get("status") in FAILED else "error"
+            reason = note.get("reason")
     except (Damaged, OSError) as error:
         reason = str(error)
     key = experiment.get("key")

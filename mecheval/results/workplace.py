@@ -12,10 +12,11 @@ from typing import Any
 from mecheval.errors import StoreError
 from mecheval.results.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from mecheval.results.files import Damaged, read, read_json, remove, sha256, sync, write, write_json
-from mecheval.results.run import CHECKSUMS, PARTIAL, Run
+from mecheval.results.run import CHECKSUMS, NAME, PARTIAL, Run
 from mecheval.spec import canonical_json
 
-ERROR = "error.json"
+ERROR, PROGRESS = "error.json", "progress.json"
+FAILED = ("error", "killed", "timeout")
 
 
 @dataclass(frozen=True)
@@ -35,20 +36,13 @@ class Workplace:
     @contextmanager
     def claimed(self) -> Iterator[None]:
         """The folder, locked; another process that comes is turned away. The lock goes with the process."""
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            sync(self.folder.parent)
-            descriptor = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-        except OSError as error:
-            raise StoreError(f"{self.folder} cannot be used: {error.strerror}") from error
-        try:
-            _lock(descriptor, self.folder)
-            yield
-        finally:
-            if self.finished and self.folder.is_dir():  # another process was quicker: ours is empty
-                with suppress(OSError):
-                    self.folder.rmdir()
-            os.close(descriptor)
+        with locked(self.folder):
+            try:
+                yield
+            finally:
+                if self.finished and self.folder.is_dir():  # another process was quicker: ours is empty
+                    with suppress(OSError):
+                        self.folder.rmdir()
 
     def recovered(self) -> Run | None:
         """The run, if everything was written when its process was killed: then only the new name is missing."""
@@ -90,6 +84,26 @@ class Workplace:
         """The error it ended in; the same command tries again."""
         write_json(self.folder / ERROR, status)
 
+    def fail(self, experiment: Mapping[str, Any], made_by: Mapping[str, Any], status: str, reason: str) -> None:
+        """Keeps why there is no run, for a process that could not say it."""
+        with self.claimed():
+            if not self.finished:
+                self.begin(experiment, made_by)
+                self.note({"status": status, "reason": reason})
+
+    def receive(self, files: Mapping[str, bytes]) -> Run:
+        """The run that another machine made, from the content of its files."""
+        if strange := [name for name in files if not NAME.fullmatch(name)]:
+            raise StoreError(f"{self.folder} cannot be filled: {strange[0]!r} is no file of a run")
+        with self.claimed():
+            if found := self.finished:
+                return found
+            for name, content in files.items():
+                write(self.folder / name, content)
+            if not (found := self.recovered()):
+                raise StoreError(f"{self.folder} cannot be filled: what came is no whole run")
+            return found
+
     def finish(
         self,
         records: Mapping[str, Mapping[str, Any]],
@@ -129,6 +143,22 @@ def refuse_differences(folder: Path, theirs: Mapping[str, Any], mine: Mapping[st
     if names:
         found = ", ".join(f"{name} was {theirs.get(name)!r} and is {mine.get(name)!r}" for name in names)
         raise StoreError(f"{folder} was made by another: {found}; remove it or take another folder")
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """The folder, made if it is not there; StoreError if another process has it. The lock goes with the process."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        sync(folder.parent)
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    except OSError as error:
+        raise StoreError(f"{folder} cannot be used: {error.strerror}") from error
+    try:
+        _lock(descriptor, folder)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def in_use(folder: Path) -> bool:

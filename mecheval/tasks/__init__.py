@@ -15,5 +15,6 @@ for name, text, summary in (
     ("atr_l10", "treecall:max_rhs=10", "ATR with longer productions: L_max 10"),
     ("atr_split", "treecall:held_out=0.2", "ATR of figure 10: a fifth of the pairs asked only in test"),
     ("atr_sibling", "treecall:query=sibling", "ATR of figure 13: rightmost sibling queries"),
+    ("atr_grandparent", "treecall:query=grandparent", "ATR two steps up the tree, beyond the paper"),
 ):
     tasks.add_preset(name, Spec.parse(text), summary)

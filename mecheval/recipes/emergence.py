@@ -1,0 +1,12 @@
+"""Beyond the paper: when in training does the mechanism appear, and does it come before the accuracy?"""
+
+from collections.abc import Iterator
+
+from mecheval.experiment import Experiment
+from mecheval.recipes.recipe import Scale, recipe
+
+
+@recipe("emergence")
+def emergence(scale: Scale) -> Iterator[Experiment]:
+    """AR: the mechanism at every evaluation during training, widest models."""
+    yield from scale.widest().experiments("recall", fields={"eval.grid_every": 1})

@@ -1,0 +1,13 @@
+"""Figure 7: the mechanisms of figure 3 on Associative Treecall, in three grammars."""
+
+from collections.abc import Iterator
+
+from mecheval.experiment import Experiment
+from mecheval.recipes.recipe import Scale, recipe
+
+
+@recipe("figure7", figure="7")
+def figure7(scale: Scale) -> Iterator[Experiment]:
+    """ATR: every architecture, width and rate in three grammars."""
+    for task in ("atr", "atr_8192", "atr_l10"):
+        yield from scale.experiments(task)

@@ -1,0 +1,78 @@
+"""Figures and pages as files: pictures, numbers, or Vega-Lite to go on with."""
+
+import json
+import math
+from collections.abc import Callable
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+from pandas import DataFrame
+
+from mecheval.errors import InvalidInput, StoreError
+from mecheval.report.page import figure_page, page
+from mecheval.report.sheet import Sheet, styled
+from mecheval.report.study import Study
+from mecheval.results.files import write
+
+_NO_DATE = {"pdf": {"CreationDate": None}, "svg": {"Date": None}, "png": {"Software": None}}
+
+
+def save(sheet: Sheet, path: Path) -> None:
+    """As its ending says; the same figure gives the same bytes."""
+    _write(path, _WAYS[check_ending(path)](sheet))
+
+
+def check_ending(path: Path) -> str:
+    """Which kind of file a path asks for."""
+    ending = path.suffix.removeprefix(".").lower()
+    if ending not in _WAYS:
+        raise InvalidInput(f"out={str(path)!r} must end in .{', .'.join(_WAYS)}")
+    return ending
+
+
+def default_files(sheet: Sheet) -> list[Path]:
+    """`figure3-quick.png` and `.pdf`, here."""
+    stem = f"figure{sheet.name}" if sheet.name[0].isdigit() else sheet.name
+    return [Path(f"{stem}-{sheet.scale}.{ending}") for ending in ("png", "pdf")]
+
+
+def write_page(study: Study, path: Path) -> Path:
+    _write(path, page(study).encode())
+    return path
+
+
+def records(table: DataFrame) -> list[dict[str, Any]]:
+    """As JSON knows them: nothing for what is no number."""
+    return [{name: _plain(value) for name, value in line.items()} for line in table.to_dict("records")]
+
+
+def _plain(value: Any) -> Any:
+    if hasattr(value, "item"):
+        value = value.item()
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _picture(ending: str) -> Callable[[Sheet], bytes]:
+    def content(sheet: Sheet) -> bytes:
+        stream = BytesIO()
+        with styled():
+            sheet.picture().savefig(stream, format=ending, metadata=_NO_DATE[ending])
+        return stream.getvalue()
+
+    return content
+
+
+_WAYS: dict[str, Callable[[Sheet], bytes]] = {
+    **{ending: _picture(ending) for ending in ("png", "pdf", "svg")},
+    "json": lambda sheet: json.dumps(sheet.spec(), ensure_ascii=False, allow_nan=False).encode(),
+    "csv": lambda sheet: sheet.table().to_csv(index=False).encode(),
+    "html": lambda sheet: figure_page(sheet).encode(),
+}
+
+
+def _write(path: Path, content: bytes) -> None:
+    try:
+        write(path, content)
+    except StoreError as error:
+        raise InvalidInput(f"out={str(path)!r}: {error}") from error

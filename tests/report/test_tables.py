@@ -1,0 +1,144 @@
+"""Which number is shown: chosen on dev, read on test, counted whatever became of it."""
+
+import math
+
+import pytest
+from report.made import behaviour, experiment, finished, grid, planned, row, verdict
+
+from mecheval.errors import InvalidInput
+from mecheval.report.study import Study
+from mecheval.report.tables import Reading, chosen, interval, read
+from mecheval.report.tables import behaviour as reading
+from mecheval.report.verdicts import verdicts
+
+RATES = (1e-3, 1e-2)
+
+
+def study_of(folder, numbers, **fields):
+    """`numbers` by rate and seed: accuracy on dev and on test, or None for a run that diverged."""
+    every = {place: experiment(lr=place[0], seed=place[1], **fields) for place in numbers}
+    planned(folder, "figure3", list(every.values()))
+    for place, found in numbers.items():
+        if found is None:
+            finished(folder, every[place], status="diverged", reason="the loss is nan")
+        else:
+            finished(folder, every[place], behaviour(*found))
+    return Study.read(folder)
+
+
+def test_the_rate_is_chosen_on_dev_and_test_is_never_asked(tmp_path):
+    numbers = {(1e-3, 0): (0.9, 0.2), (1e-2, 0): (0.5, 1.0)}
+    line = read(study_of(tmp_path, numbers), [reading()]).iloc[0]
+    assert line["train.lr"] == 1e-3
+    assert line["value"] == 0.2
+
+
+def test_the_rate_is_chosen_by_the_mean_over_seeds(tmp_path):
+    numbers = {(1e-3, 0): (1.0, 1.0), (1e-3, 1): (0.2, 0.2), (1e-2, 0): (0.7, 0.7), (1e-2, 1): (0.7, 0.7)}
+    assert chosen(study_of(tmp_path, numbers))["train.lr"].tolist() == [1e-2]
+
+
+def test_a_diverged_seed_counts_as_nothing_when_the_rate_is_chosen_and_is_no_number(tmp_path):
+    numbers = {(1e-3, 0): (0.9, 0.9), (1e-3, 1): None, (1e-2, 0): (0.5, 0.5), (1e-2, 1): (0.5, 0.5)}
+    line = read(study_of(tmp_path, numbers), [reading()]).iloc[0]
+    assert (line["train.lr"], line["value"], line["seeds"]) == (1e-2, 0.5, 2)
+    assert (line["done"], line["diverged"]) == (3, 1)
+
+
+def test_equal_accuracies_are_decided_by_the_loss_and_then_by_the_rate(tmp_path):
+    every = [experiment(lr=rate) for rate in (1e-2, 1e-3, 1e-4)]
+    planned(tmp_path, "figure3", every)
+    for one, loss in zip(every, (0.1, 0.3, 0.1), strict=True):
+        finished(tmp_path, one, [row("accuracy", 1.0, "dev"), row("loss", loss, "dev"), row("accuracy", 1.0)])
+    assert chosen(Study.read(tmp_path))["train.lr"].tolist() == [1e-4]
+
+
+def test_the_number_is_the_mean_over_seeds_with_documents_seeds_and_an_interval_around_it(tmp_path):
+    numbers = {(1e-3, seed): (0.5, test) for seed, test in enumerate((0.3, 0.5, 0.7))}
+    line = read(study_of(tmp_path, numbers), [reading()]).iloc[0]
+    assert (line["value"], line["n"], line["seeds"]) == (pytest.approx(0.5), 320, 3)
+    assert 0.3 < line["low"] < 0.5 < line["high"] < 0.7
+
+
+def test_an_interval_of_one_seed_is_that_of_its_documents_and_of_several_wider_the_more_they_differ():
+    assert interval([0.5], [0.4], [0.7]) == (0.4, 0.7)
+    near = interval([0.5, 0.5], [0.45, 0.45], [0.55, 0.55])
+    far = interval([0.2, 0.8], [0.15, 0.75], [0.25, 0.85])
+    assert near[1] - near[0] < 0.1 < far[1] - far[0]
+    assert near == interval([0.5, 0.5], [0.45, 0.45], [0.55, 0.55])
+
+
+def test_a_cell_that_came_to_nothing_is_there_and_says_why(tmp_path):
+    every = [experiment(name) for name in ("attention", "mamba", "hyena")]
+    planned(tmp_path, "figure3", every)
+    finished(tmp_path, every[0], behaviour(0.5, 0.5))
+    finished(tmp_path, every[1], status="diverged", reason="nan")
+    table = read(Study.read(tmp_path), [reading()]).set_index("model.architecture")
+    assert table["state"].to_dict() == {"attention": "measured", "mamba": "diverged", "hyena": "missing"}
+    assert math.isnan(table.loc["mamba", "value"])
+    assert table.loc["hyena", "missing"] == 1
+
+
+def test_numbers_of_grids_on_the_way_are_not_taken_for_the_last(tmp_path):
+    one = experiment()
+    planned(tmp_path, "emergence", [one])
+    rows = behaviour(0.9, 0.9) + grid(0.9, 0.1, {"value": 0.2}, split="dev", step=50)
+    finished(tmp_path, one, rows + grid(0.9, 0.1, {"value": 0.8}, split="dev"))
+    wanted = Reading(
+        panel="", metric="share", condition="restored", site="blocks.1.block_in", role="value", split="dev"
+    )
+    assert read(Study.read(tmp_path), [wanted])["value"].tolist() == [0.8]
+
+
+def test_the_papers_number_and_the_difference_stand_beside_ours_where_the_setting_is_the_same(tmp_path):
+    one = experiment("mamba", lr=1e-3, task="recall:pairs=16", model__d_model=256, train__steps=None, train__batch=32)
+    planned(tmp_path, "figure3", [one])
+    finished(tmp_path, one, behaviour(0.9, 0.9) + grid(0.9, 0.05, {"query": 1.0}))
+    line = read(Study.read(tmp_path), [Reading(panel="Original")], figure="3").iloc[0]
+    assert (line["published"], line["why"]) == (0.903, "")
+    assert line["difference"] == pytest.approx(0.9 - 0.903)
+
+
+def test_another_setting_is_not_compared_and_says_what_differs(tmp_path):
+    one = experiment("mamba", task="recall:pairs=4,vocab=64", model__d_model=256)
+    planned(tmp_path, "figure3", [one])
+    finished(tmp_path, one, behaviour(0.9, 0.9) + grid(0.9, 0.05, {"query": 1.0}))
+    line = read(Study.read(tmp_path), [Reading(panel="Original")], figure="3").iloc[0]
+    assert math.isnan(line["published"])
+    assert "recall:pairs=16" in line["why"]
+
+
+def test_runs_that_differ_in_more_than_rate_and_seed_are_not_averaged(tmp_path):
+    for steps, found in ((100, 0.2), (200, 0.8)):
+        finished(tmp_path, experiment(train__steps=steps), behaviour(found, found))
+    table = read(Study.read(tmp_path), [reading()])
+    assert dict(zip(table["setting"], table["value"], strict=True)) == {"steps=100": 0.2, "steps=200": 0.8}
+
+
+def test_a_verdict_is_that_of_most_seeds_at_the_chosen_rate(tmp_path):
+    every = [experiment(seed=seed) for seed in range(3)] + [experiment(lr=1e-2)]
+    planned(tmp_path, "demo", every)
+    for one, said in zip(every, ("induction", "mixed", "induction", "direct retrieval"), strict=True):
+        dev = 0.1 if one.train.lr == 1e-2 else 0.9
+        finished(tmp_path, one, behaviour(dev, 0.9), said=verdict(said))
+    line = verdicts(Study.read(tmp_path)).iloc[0]
+    assert (line["mechanism"], line["agree"], line["judged"]) == ("induction", 2, 3)
+
+
+def test_a_folder_without_runs_or_with_runs_of_another_sweep_is_refused(tmp_path):
+    with pytest.raises(InvalidInput, match="has no runs"):
+        Study.read(tmp_path)
+    planned(tmp_path, "figure3", [experiment()])
+    finished(tmp_path, experiment("mamba"), behaviour(0.5, 0.5))
+    with pytest.raises(InvalidInput, match="not of its sweep figure3"):
+        Study.read(tmp_path)
+
+
+def test_a_damaged_run_is_counted_as_failed(tmp_path):
+    one = experiment()
+    planned(tmp_path, "figure3", [one])
+    finished(tmp_path, one, behaviour(0.5, 0.5))
+    (tmp_path / one.name / "rows.jsonl").write_text("nothing")
+    study = Study.read(tmp_path)
+    assert study.counts == {"done": 0, "diverged": 0, "failed": 1, "missing": 0}
+    assert "checksum" in study.runs["reason"].iloc[0]

@@ -1,0 +1,48 @@
+"""The README's first command: what it shows, and that what it claims holds on more seeds than its own."""
+
+from dataclasses import replace
+
+import pytest
+from micro import MICRO
+
+from mecheval import plugins, recipes
+from mecheval.cli import main
+from mecheval.recipes import named, scale_named
+from mecheval.runner import run
+from mecheval.spec import Spec
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize(
+    ("architecture", "mechanism"), [("attention", "induction"), ("based", "induction"), ("mamba", "direct retrieval")]
+)
+def test_the_verdict_is_the_same_on_three_seeds(architecture, mechanism, seed, tmp_path):
+    every = named("demo").experiments(replace(scale_named("quick"), seeds=(seed,)))
+    (experiment,) = [one for one in every if Spec.parse(one.model.architecture).name == architecture]
+    found = run(experiment, tmp_path).summary()
+    assert found["metrics"]["accuracy"]["low"] > 0.95
+    assert found["verdict"]["mechanism"] == mechanism
+    value = found["restored"]["blocks.1.block_in"]["value"]["share"]["value"]
+    assert value > 0.9 if mechanism == "induction" else abs(value) < 0.1
+
+
+def test_the_demo_trains_judges_and_names_its_report(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(recipes.SCALES, "quick", MICRO)
+    monkeypatch.setattr(plugins, "_checksums", {})  # other tests load files that the demo's workers do not
+    assert main(["demo", "--seed", "3"]) == 0
+    out = capsys.readouterr().out
+    for word in ("Attention", "BaseConv", "Based", "DeltaNet", "H3", "Hyena", "Mamba"):
+        assert word in out
+    assert "unsolved: has not learned" in " ".join(out.split())
+    page = tmp_path / "runs" / "demo-3" / "report.html"
+    assert str(page.relative_to(tmp_path)) in out
+    assert "DeltaNet" in page.read_text()
+    assert main(["demo", "--seed", "3"]) == 0, "what is done is shown again"
+
+
+def test_a_demo_of_no_workers_is_refused_and_nothing_is_written(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["demo", "--workers", "0"]) == 2
+    assert "workers=0" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
