@@ -60,9 +60,8 @@ from mecheval.sweep.cluster import Cluster
 from mecheval.sweep.sweep import carry_out
 
 room, out, rooms = Path(tempfile.gettempdir()), Path(sys.argv[2]), set()
-one = {"num_cpus": 1, "node_ip_address": "127.0.0.1"}
-nodes = Nodes(initialize_head=True, head_node_args={**one, "include_dashboard": False})
-lost = [nodes.add_node(**one), nodes.add_node(**one)][:1]
+nodes = Nodes(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+lost = [nodes.add_node(num_cpus=1), nodes.add_node(num_cpus=1)][:1]
 
 def lose_one(states):
     here = list(room.glob("*/*.partial"))
