@@ -7,17 +7,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mecheval.cli.app import Seed, app, drawing, whole
+from mecheval.cli.app import Seed, app, drawing
+from mecheval.cli.sweep import Workers
 from mecheval.errors import RunFailed
 
 if TYPE_CHECKING:
     from mecheval.experiment import Experiment
 
 INTRODUCTION = (
-    "Seven architectures learn to recall. Every document is new: some pairs of a key and a value, then one of the "
-    "keys; the right answer is its value. Each model trains until it answers 99 % of unseen documents, or for "
-    "{steps:,} steps. Then a key is corrupted, so that the answer is lost, and the clean activation is put back at one "
-    "token after another: where the answer comes back is where the model keeps what it knows.\n"
+    "Seven architectures learn to recall. A document has some pairs of a key and a value, then one of the keys; the "
+    "right answer is its value. Each model trains until it answers 99 % of documents it has not seen, or for {steps:,} "
+    "steps. Then a key is corrupted, so that the answer is lost, and the clean activation is put back at one token "
+    "after another: where the answer comes back is where the model keeps what it knows.\n"
 )
 
 
@@ -27,9 +28,7 @@ def demo(
     out: Annotated[
         Path | None, typer.Option("--out", metavar="DIR", help="where the runs are; runs/demo-SEED if left out")
     ] = None,
-    workers: Annotated[
-        int | None, typer.Option(parser=whole, metavar="INTEGER", help="processes at once; all cores if left out")
-    ] = None,
+    workers: Workers = None,
 ) -> None:
     """Trains seven architectures on a small recall task and says how each of them recalls; minutes on two cores."""
     from mecheval.recipes import named, scale_named

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from mecheval.sweep.agenda import Agenda
     from mecheval.sweep.sweep import Crew
 
+Workers = Annotated[
+    int | None, typer.Option(parser=whole, metavar="INTEGER", help="processes at once; all cores if left out")
+]
 VERBS = ("status", "retry")  # no recipe has such a name
 
 
@@ -28,9 +31,7 @@ def sweep(
     out: Annotated[
         Path | None, typer.Option("--out", metavar="DIR", help="where the runs are; runs/RECIPE-SCALE if left out")
     ] = None,
-    workers: Annotated[
-        int | None, typer.Option(parser=whole, metavar="INTEGER", help="processes at once; all cores if left out")
-    ] = None,
+    workers: Workers = None,
     timeout: Annotated[float | None, typer.Option(metavar="SECONDS", help="the longest a run may take")] = None,
     save_every: Annotated[float, typer.Option(metavar="SECONDS", help="between checkpoints")] = 30.0,
     shuffle: Annotated[
