@@ -38,7 +38,7 @@ def named(name: str) -> Recipe:
 
 def scale_named(name: str) -> Scale:
     if name not in SCALES:
-        raise InvalidInput(f"scale={name!r} is none{nearest(name, SCALES)}")
+        raise InvalidInput(f"no scale named {name!r}{nearest(name, SCALES)}")
     return SCALES[name]
 
 

@@ -162,7 +162,7 @@ def test_a_mixer_that_no_scale_knows_is_tried_at_every_rate():
 def test_wrong_names_are_refused_with_the_right_ones():
     with pytest.raises(InvalidInput, match=r"no recipe named 'figure33'; did you mean 'figure"):
         named("figure33")
-    with pytest.raises(InvalidInput, match=r"scale='smal' is none; did you mean 'small'"):
+    with pytest.raises(InvalidInput, match=r"no scale named 'smal'; did you mean 'small'"):
         scale_named("smal")
     with pytest.raises(InvalidInput, match="is taken"):
         recipe("figure3")
