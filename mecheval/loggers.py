@@ -14,7 +14,7 @@ from mecheval.options import nearest
 from mecheval.training.config import Row
 
 if TYPE_CHECKING:
-    from mecheval.runner import Watcher
+    from mecheval.session import Watcher
 
 notes = logging.getLogger("mecheval")
 

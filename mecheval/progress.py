@@ -10,7 +10,7 @@ from mecheval.experiment import Experiment
 from mecheval.training.config import Row
 
 if TYPE_CHECKING:
-    from mecheval.runner import Watcher
+    from mecheval.session import Watcher
 
 REFRESH_SECONDS, LINE_SECONDS = 0.2, 5.0
 

@@ -24,6 +24,8 @@ ROOMS = ["errors", "spec", "options", "registry", "tasks", "models", "training",
 ROOMS += [
     "experiment",
     "fields",
+    "signals",
+    "session",
     "runner",
     "trained",
     "plugins",
@@ -84,7 +86,7 @@ WITH_TORCH = [name for name in INSIDE_MODELS if not name.endswith((".architectur
 WITH_TORCH += [f"mecheval.{name}" for name in ("training.batches", "training.train", "metrics.behaviour")]
 WITH_TORCH += ["mecheval.results.tensors", "mecheval.runner", "mecheval.trained", "mecheval.interventions.interchange"]
 WITH_TORCH += ["mecheval.interventions.looks", "mecheval.interventions.states", "mecheval.metrics.judgement"]
-WITH_TORCH += ["mecheval.interventions.trace", "mecheval.interventions.scores"]
+WITH_TORCH += ["mecheval.interventions.trace", "mecheval.interventions.scores", "mecheval.session"]
 
 
 def test_torch_is_imported_where_something_is_computed_and_no_kernel_is_imported_before_it_is_needed():
