@@ -31,3 +31,11 @@ def own_names(monkeypatch):
     for registry in (tasks, mixers):
         registry.names()
         monkeypatch.setattr(registry, "_targets", dict(registry._targets))
+
+
+@pytest.fixture(autouse=True)
+def no_file_was_loaded(monkeypatch):
+    """A process remembers the files it has run, and workers that have not run them refuse: each test begins anew."""
+    from mecheval import plugins
+
+    monkeypatch.setattr(plugins, "_checksums", {})

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from micro import MICRO
 
-from mecheval import plugins, recipes
+from mecheval import recipes
 from mecheval.cli import main
 from mecheval.recipes import named, scale_named
 from mecheval.runner import run
@@ -29,7 +29,6 @@ def test_the_verdict_is_the_same_on_three_seeds(architecture, mechanism, seed, t
 def test_the_demo_trains_judges_and_names_its_report(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setitem(recipes.SCALES, "quick", MICRO)
-    monkeypatch.setattr(plugins, "_checksums", {})  # other tests load files that the demo's workers do not
     assert main(["demo", "--seed", "3"]) == 0
     out = capsys.readouterr().out
     for word in ("Attention", "BaseConv", "Based", "DeltaNet", "H3", "Hyena", "Mamba"):
