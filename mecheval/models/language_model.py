@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from mecheval.errors import InvalidInput
 from mecheval.models.architecture import Architecture
 from mecheval.models.config import ModelConfig, build_architecture
-from mecheval.models.layers import Reads, gathered
+from mecheval.models.layers import Reads, RMSNorm, gathered
 from mecheval.models.mlp import MLP
 from mecheval.models.named import mixers
 from mecheval.models.site import Site, sites
@@ -138,4 +138,4 @@ def init_weights(model: LanguageModel, architecture: Architecture) -> None:
 
 
 def _norm(architecture: Architecture, d_model: int) -> nn.Module:
-    return nn.RMSNorm(d_model, eps=1e-5) if architecture.norm == "rms" else nn.LayerNorm(d_model)
+    return RMSNorm(d_model, eps=1e-5) if architecture.norm == "rms" else nn.LayerNorm(d_model)

@@ -1,11 +1,11 @@
 """Small layers that several mixers share."""
 
-import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from mecheval.models.ops.filters import position_features
-from mecheval.models.ops.short_conv import short_conv
+from mecheval.models.ops.rms_norm import rms_norm
+from mecheval.models.ops.short_conv import short_conv, short_conv_silu
 
 Reads = Int[Tensor, "batch reads"]  # positions of each row that are read
 
@@ -18,6 +18,13 @@ class ShortConv(nn.Conv1d):
 
     def forward(self, x: Float[Tensor, "batch time channel"]) -> Float[Tensor, "batch time channel"]:
         return short_conv(x, self.weight[:, 0], self.bias)
+
+
+class ShortConvSilu(ShortConv):
+    """… and silu of it."""
+
+    def forward(self, x: Float[Tensor, "batch time channel"]) -> Float[Tensor, "batch time channel"]:
+        return short_conv_silu(x, self.weight[:, 0], self.bias)
 
 
 class ImplicitFilter(nn.Module):
@@ -41,5 +48,12 @@ def split_heads(x: Float[Tensor, "batch time channel"], heads: int) -> Float[Ten
     return x.view(*x.shape[:-1], heads, -1)
 
 
-def l2_normalised(x: Tensor) -> Tensor:
-    return x * torch.rsqrt(x.square().sum(dim=-1, keepdim=True) + 1e-6)
+class RMSNorm(nn.RMSNorm):
+    def forward(self, x: Float[Tensor, "... channel"]) -> Float[Tensor, "... channel"]:
+        return rms_norm(x, self.weight, self.eps or 0.0)
+
+
+def l2_normalised(x: Float[Tensor, "... channel"], scale: float = 1.0) -> Float[Tensor, "... channel"]:
+    """x / |x|, times `scale`."""
+    channels = x.shape[-1]
+    return rms_norm(x, x.new_full((channels,), scale * channels**-0.5), 1e-6 / channels)

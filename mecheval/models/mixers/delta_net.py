@@ -5,12 +5,11 @@ S_t = S_{t−1} + β_t k_t (v_t − k_tᵀ S_{t−1})ᵀ;  o_t = rms_norm(S_tᵀ
 """
 
 import torch
-import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from mecheval.models.choices import DeltaBackend, Heads, MaybeTaps, heads_divide, refuse
-from mecheval.models.layers import ShortConv, l2_normalised, split_heads
+from mecheval.models.layers import RMSNorm, ShortConvSilu, l2_normalised, split_heads
 from mecheval.models.ops.delta_rule import delta_rule, delta_states, read_states, went_on
 from mecheval.models.site import Site
 
@@ -34,7 +33,7 @@ class DeltaNet(nn.Module):
         self.q_conv = _conv(d_model, d_conv)
         self.k_conv = _conv(d_model, d_conv)
         self.v_conv = _conv(d_model, d_conv)
-        self.norm = nn.RMSNorm(d_model // heads, eps=1e-5)
+        self.norm = RMSNorm(d_model // heads, eps=1e-5)
         self.o_proj = nn.Linear(d_model, d_model, bias=False)
         self.q_conv_out = Site("batch time d_model", "queries after convolution and silu")
         self.k_conv_out = Site("batch time d_model", "keys after convolution and silu")
@@ -62,16 +61,16 @@ class DeltaNet(nn.Module):
     def state_size(self, time: int) -> int:
         """How many numbers must be kept to go on after so many tokens."""
         d_model = self.o_proj.in_features
-        convs = [conv for conv in (self.q_conv, self.k_conv, self.v_conv) if isinstance(conv, ShortConv)]
+        convs = [conv for conv in (self.q_conv, self.k_conv, self.v_conv) if isinstance(conv, ShortConvSilu)]
         return d_model * d_model // self.heads + sum(d_model * (conv.kernel_size[0] - 1) for conv in convs)
 
     def _projected(self, x: Stream) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """q, k, v and β."""
-        q = self.q_conv_out(F.silu(self.q_conv(self.q_proj(x))))
-        k = self.k_conv_out(F.silu(self.k_conv(self.k_proj(x))))
-        v = self.v_conv_out(F.silu(self.v_conv(self.v_proj(x))))
+        q = self.q_conv_out(self.q_conv(self.q_proj(x)))
+        k = self.k_conv_out(self.k_conv(self.k_proj(x)))
+        v = self.v_conv_out(self.v_conv(self.v_proj(x)))
         q, k, v = (split_heads(part, self.heads) for part in (q, k, v))
-        return l2_normalised(q) * q.shape[-1] ** -0.5, l2_normalised(k), v, self.beta(self.b_proj(x).sigmoid())
+        return l2_normalised(q, q.shape[-1] ** -0.5), l2_normalised(k), v, self.beta(self.b_proj(x).sigmoid())
 
     def _remembered(self, q: Tensor, k: Tensor, v: Tensor, beta: Tensor) -> Tensor:
         if self.state.used:
@@ -81,4 +80,4 @@ class DeltaNet(nn.Module):
 
 
 def _conv(d_model: int, width: int) -> nn.Module:
-    return ShortConv(d_model, width, bias=False) if width else nn.Identity()
+    return ShortConvSilu(d_model, width, bias=False) if width else nn.SiLU()

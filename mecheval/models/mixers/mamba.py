@@ -12,7 +12,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from mecheval.models.choices import ChannelState, Expand, MaybeTaps, ScanBackend
-from mecheval.models.layers import Reads, ShortConv, gathered
+from mecheval.models.layers import Reads, ShortConvSilu, gathered
+from mecheval.models.ops.selective_read import selective_read
 from mecheval.models.ops.selective_scan import read_states, selective_scan, selective_states, went_on
 from mecheval.models.site import Site
 
@@ -37,7 +38,7 @@ class Mamba(nn.Module):
         d_inner, dt_rank = expand * d_model, math.ceil(d_model / 16)
         self.d_state, self.dt_rank, self.backend = d_state, dt_rank, backend
         self.in_proj = nn.Linear(d_model, 2 * d_inner, bias=False)
-        self.conv = ShortConv(d_inner, d_conv) if d_conv else nn.Identity()
+        self.conv = ShortConvSilu(d_inner, d_conv) if d_conv else nn.SiLU()
         self.x_proj = nn.Linear(d_inner, dt_rank + 2 * d_state, bias=False)
         self.dt_proj = nn.Linear(dt_rank, d_inner)
         self.A_log = nn.Parameter(torch.log(torch.arange(1, d_state + 1).float()).repeat(d_inner, 1))
@@ -53,15 +54,18 @@ class Mamba(nn.Module):
     def forward(self, x: Stream) -> Stream:
         # two products, for the gradients of two halves would have to be copied together
         x, z = (F.linear(x, W) for W in self.in_proj.weight.chunk(2))
-        x = self.conv_out(F.silu(self.conv(x)))
+        x = self.conv_out(self.conv(x))
         y = self.ssm_out(self._ssm(x))
         return self.out_proj(self.gate_out(y * F.silu(z)))
 
     def read(self, x: Stream, at: Reads) -> Float[Tensor, "batch reads d_model"]:
-        """The output at some positions: only they are gated and projected."""
+        """The output at some positions: only they are read out of the state, gated and projected."""
         W_x, W_z = self.in_proj.weight.chunk(2)
-        y = gathered(self._ssm(F.silu(self.conv(F.linear(x, W_x)))), at)
-        return self.out_proj(y * F.silu(F.linear(gathered(x, at), W_z)))
+        z = F.linear(gathered(x, at), W_z)
+        x = self.conv(F.linear(x, W_x))
+        dt, B, C = self._selected(x)
+        y = selective_read(x, dt, -self.A_log.exp(), B, C, self.D, at, backend=self.backend)
+        return self.out_proj(y * F.silu(z))
 
     def mixing(self, x: Stream) -> tuple[Weights, Float[Tensor, "batch source d_inner 1"]]:
         """How much of each x_s is in y_t, and x: Σ_n C_tn exp(A_n Σ_{s<r≤t} dt_r) dt_s B_sn, and D where s = t.
@@ -69,7 +73,7 @@ class Mamba(nn.Module):
         Every channel is a head of its own, of width 1; `ssm_out` is W x.
         """
         x, _ = self.in_proj(x).chunk(2, dim=-1)
-        x = self.conv_out(F.silu(self.conv(x)))
+        x = self.conv_out(self.conv(x))
         dt, B, C = self._selected(x)
         A, one_hot = -self.A_log.exp(), torch.eye(x.shape[1], dtype=x.dtype, device=x.device)[..., None]
         # given dt, B and C the scan is linear in x: of a 1 at s alone it makes column s
@@ -78,7 +82,7 @@ class Mamba(nn.Module):
 
     def state_size(self, time: int) -> int:
         """How many numbers must be kept to go on after so many tokens."""
-        width = self.conv.kernel_size[0] - 1 if isinstance(self.conv, ShortConv) else 0
+        width = self.conv.kernel_size[0] - 1 if isinstance(self.conv, ShortConvSilu) else 0
         return self.A_log.numel() + self.out_proj.in_features * width
 
     def _ssm(self, x: Float[Tensor, "batch time d_inner"]) -> Float[Tensor, "batch time d_inner"]:

@@ -18,6 +18,7 @@ from torch.autograd.function import once_differentiable
 
 from mecheval.errors import InvalidInput
 from mecheval.models.choices import ScanBackend, backend_is_installed, refuse
+from mecheval.models.ops.compiled import not_compiled
 
 Channels = Float[Tensor, "batch time d_inner"]
 Directions = Float[Tensor, "batch time d_state"]  # in the state, to write to and to read from
@@ -38,11 +39,11 @@ def selective_scan(
     """The outputs y. "auto" is "numba" for float32 and float64 on the CPU, "torch" for everything else."""
     inputs = (x, dt, A, B, C, D)
     if backend == "auto":
-        backend = "torch" if _not_compiled(*inputs) else "numba"
+        backend = "torch" if not_compiled(*inputs) else "numba"
     if backend == "torch":
         return read_states(selective_states(x, dt, A, B), x, C, D)
     if backend == "numba":
-        if found := _not_compiled(*inputs):
+        if found := not_compiled(*inputs):
             raise InvalidInput(f"backend='numba' must have float32 or float64 on the CPU, all alike; found {found}")
         # contiguous: numba would compile a slower kernel for every other layout
         return _CompiledScan.apply(*(tensor.contiguous() for tensor in inputs))  # type: ignore[no-untyped-call]
@@ -120,9 +121,3 @@ class _CompiledScan(torch.autograd.Function):
         gradients = *map(torch.empty_like, inputs[:3]), *map(torch.zeros_like, inputs[3:])
         backward(*(tensor.detach().numpy() for tensor in (*inputs, g.contiguous(), *gradients)))
         return gradients
-
-
-def _not_compiled(*inputs: Tensor) -> str:
-    """What keeps these from the kernels, if anything does."""
-    kinds = {f"{tensor.dtype} on {tensor.device}".removeprefix("torch.") for tensor in inputs}
-    return "" if kinds in ({"float32 on cpu"}, {"float64 on cpu"}) else ", ".join(sorted(kinds))

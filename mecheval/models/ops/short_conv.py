@@ -3,22 +3,32 @@
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from mecheval.models.ops.compiled import not_compiled
 
 Stream = Float[Tensor, "batch time channel"]
+Taps = Float[Tensor, "channel width"]
+Bias = Float[Tensor, " channel"]
 
 
-def short_conv(
-    x: Stream, weight: Float[Tensor, "channel width"], bias: Float[Tensor, " channel"] | None = None
-) -> Stream:
+def short_conv(x: Stream, weight: Taps, bias: Bias | None = None) -> Stream:
     """A sum of shifted products: for a few taps faster on CPU than any convolution that would transpose the stream."""
     return _ShiftedProducts.apply(x, weight, bias)  # type: ignore[no-untyped-call]
 
 
-def short_conv_ref(
-    x: Stream, weight: Float[Tensor, "channel width"], bias: Float[Tensor, " channel"] | None = None
-) -> Stream:
+def short_conv_silu(x: Stream, weight: Taps, bias: Bias | None = None) -> Stream:
+    """silu(y). In one kernel where there is one: the stream is read once instead of once for every tap."""
+    if not_compiled(x, weight) or not x.numel():
+        return F.silu(short_conv(x, weight, bias))
+    bias = x.new_zeros(x.shape[2]) if bias is None else bias
+    return _CompiledConvSilu.apply(x.contiguous(), weight, bias)  # type: ignore[no-untyped-call]
+
+
+def short_conv_ref(x: Stream, weight: Taps, bias: Bias | None = None) -> Stream:
     width = weight.shape[1]
     steps = []
     for t in range(x.shape[1]):
@@ -27,6 +37,10 @@ def short_conv_ref(
             y = y + weight[:, width - 1 - i] * x[:, t - i]
         steps.append(y if bias is None else y + bias)
     return torch.stack(steps, dim=1)
+
+
+def short_conv_silu_ref(x: Stream, weight: Taps, bias: Bias | None = None) -> Stream:
+    return F.silu(short_conv_ref(x, weight, bias))
 
 
 class _ShiftedProducts(torch.autograd.Function):
@@ -51,6 +65,30 @@ class _ShiftedProducts(torch.autograd.Function):
             gx[:, :-i].addcmul_(g[:, i:], tap)
             gtaps.append((g[:, i:] * x[:, :-i]).sum(dim=(0, 1)))
         return gx, torch.stack(gtaps[::-1], dim=1), g.sum(dim=(0, 1)) if ctx.has_bias else None
+
+
+class _CompiledConvSilu(torch.autograd.Function):
+    """Remembers only its inputs: the backward kernel computes y again."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        from mecheval.models.ops.kernels.short_conv import forward
+
+        taps = torch.stack(_taps(weight))
+        ctx.save_for_backward(x, taps, bias)
+        y = torch.empty_like(x)
+        forward(*(tensor.detach().numpy() for tensor in (x, taps, bias, y)))
+        return y
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor, ...]:
+        from mecheval.models.ops.kernels.short_conv import backward
+
+        x, taps, bias = ctx.saved_tensors
+        gx, gtaps, gbias = torch.empty_like(x), torch.zeros_like(taps), torch.zeros_like(bias)
+        backward(*(tensor.detach().numpy() for tensor in (x, taps, bias, g.contiguous(), gx, gtaps, gbias)))
+        return gx, gtaps.flip(0).t(), gbias
 
 
 def _taps(weight: Tensor) -> tuple[Tensor, ...]:

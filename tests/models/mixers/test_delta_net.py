@@ -21,7 +21,8 @@ from facts import relative_error
 from mecheval.models.layers import l2_normalised
 from mecheval.models.mixers.delta_net import DeltaNet
 from mecheval.models.ops.delta_rule import CHUNK, delta_rule_ref
-from mecheval.models.ops.short_conv import short_conv_ref
+from mecheval.models.ops.rms_norm import rms_norm_ref
+from mecheval.models.ops.short_conv import short_conv_silu_ref
 from mecheval.models.site import record
 
 CASES = at_every_shape(
@@ -73,7 +74,8 @@ def test_the_output_is_the_recurrence():
 
 
 def test_it_is_the_mixer_of_plain_operations():
-    twins = {"layers.short_conv": short_conv_ref, "mixers.delta_net.delta_rule": delta_rule_ref}
+    twins = {"layers.short_conv_silu": short_conv_silu_ref, "layers.rms_norm": rms_norm_ref}
+    twins |= {"mixers.delta_net.delta_rule": delta_rule_ref}
     assert_built_from(twins, DeltaNet, CASES)
 
 

@@ -21,7 +21,7 @@ from models.variants import table
 
 from mecheval.models.mixers.mamba import Mamba
 from mecheval.models.ops.selective_scan import selective_scan_ref
-from mecheval.models.ops.short_conv import short_conv_ref
+from mecheval.models.ops.short_conv import short_conv_silu_ref
 from mecheval.models.site import record
 
 CASES = at_every_shape(
@@ -65,7 +65,7 @@ def test_the_output_is_the_recurrence():
 
 
 def test_it_is_the_mixer_of_plain_operations():
-    twins = {"layers.short_conv": short_conv_ref, "mixers.mamba.selective_scan": selective_scan_ref}
+    twins = {"layers.short_conv_silu": short_conv_silu_ref, "mixers.mamba.selective_scan": selective_scan_ref}
     assert_built_from(twins, Mamba, CASES + WITHOUT_CONVOLUTION)
 
 

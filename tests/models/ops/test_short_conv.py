@@ -1,5 +1,6 @@
 """The short convolution against its plain twin, against torch's own convolution, and the facts of causality."""
 
+import math
 from itertools import product
 
 import pytest
@@ -8,7 +9,7 @@ import torch.nn.functional as F
 from by_hand import largest_error
 from torch.autograd import gradcheck, gradgradcheck
 
-from mecheval.models.ops.short_conv import short_conv, short_conv_ref
+from mecheval.models.ops.short_conv import short_conv, short_conv_ref, short_conv_silu, short_conv_silu_ref
 
 SHAPES = list(product([1, 3], [1, 2, 3, 5, 8, 17], [1, 4, 7], [1, 2, 3, 4, 9], [True, False]))
 
@@ -23,6 +24,24 @@ def drawn(batch, time, channels, width, bias, dtype=torch.float64):
 def test_the_fast_form_has_the_values_and_gradients_of_the_plain_one(shape):
     assert largest_error(short_conv, short_conv_ref, drawn(*shape)) < 1e-10
     assert largest_error(short_conv, short_conv_ref, drawn(*shape, dtype=torch.float32)) < 1e-5
+
+
+@pytest.mark.parametrize("shape", [*SHAPES, (2, 67, 64, 4, True), (2, 67, 65, 3, False)], ids=str)
+def test_with_silu_behind_it_it_has_the_values_and_gradients_of_the_plain_one(shape):
+    assert largest_error(short_conv_silu, short_conv_silu_ref, drawn(*shape)) < 1e-10
+    assert largest_error(short_conv_silu, short_conv_silu_ref, drawn(*shape, dtype=torch.float32)) < 1e-5
+
+
+@pytest.mark.parametrize("value", [200.0, -200.0, 1e30, -1e30, math.inf, -math.inf, math.nan])
+def test_silu_of_what_is_large_or_no_number_is_torch_s(value):
+    x, weight = torch.full((1, 1, 20), value), torch.ones(20, 1)
+    torch.testing.assert_close(short_conv_silu(x, weight), F.silu(x), equal_nan=True)
+
+
+def test_in_other_precisions_and_of_nothing_it_is_silu_of_the_convolution():
+    x, weight, bias = drawn(2, 5, 3, 4, True, dtype=torch.bfloat16)
+    torch.testing.assert_close(short_conv_silu(x, weight, bias), F.silu(short_conv(x, weight, bias)))
+    assert short_conv_silu(torch.zeros(0, 5, 3), torch.ones(3, 2)).shape == (0, 5, 3)
 
 
 def test_there_are_enough_shapes_and_some_kernels_are_wider_than_the_sequence():

@@ -1,0 +1,57 @@
+"""Mamba's selective scan where only one token of each row is read, as in the last layer of a model that is asked once.
+
+    y_q = Σ_{s≤q} Σ_n C_qn exp(A_n Σ_{s<r≤q} dt_r) B_sn dt_s x_s + D x_q
+
+is what the recurrence comes to: no state is carried, so the way back needs no second one either.
+"""
+
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from mecheval.models.choices import ScanBackend
+from mecheval.models.layers import Reads, gathered
+from mecheval.models.ops.compiled import not_compiled
+from mecheval.models.ops.selective_scan import Channels, Decays, Directions, Skips, selective_scan
+
+
+def selective_read(
+    x: Channels,
+    dt: Channels,
+    A: Decays,
+    B: Directions,
+    C: Directions,
+    D: Skips,
+    at: Reads,
+    backend: ScanBackend = "auto",
+) -> Float[Tensor, "batch reads d_inner"]:
+    """What `selective_scan` gives at the positions `at`."""
+    inputs = (x, dt, A, B, gathered(C, at)[:, 0], D)
+    if at.shape[1] > 1 or backend not in ("auto", "numba") or not_compiled(*inputs):
+        return gathered(selective_scan(x, dt, A, B, C, D, backend=backend), at)
+    contiguous = (tensor.contiguous() for tensor in inputs)
+    return _CompiledRead.apply(*contiguous, at[:, 0].contiguous())[:, None]  # type: ignore[no-untyped-call]
+
+
+class _CompiledRead(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, *inputs: Tensor) -> Tensor:
+        from mecheval.models.ops.kernels.selective_read import forward
+
+        ctx.save_for_backward(*inputs)
+        y = torch.empty_like(inputs[0][:, 0])
+        forward(*(tensor.detach().numpy() for tensor in (*inputs, y)))
+        return y
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
+        from mecheval.models.ops.kernels.selective_read import backward
+
+        inputs = ctx.saved_tensors
+        gradients = tuple(map(torch.zeros_like, inputs[:-1]))
+        backward(*(tensor.detach().numpy() for tensor in (*inputs, g.contiguous(), *gradients)))
+        return *gradients, None

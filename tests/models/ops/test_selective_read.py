@@ -1,0 +1,75 @@
+"""What is read at one token is what the scan gives there, in values and gradients, at any shape and decay."""
+
+import pytest
+import torch
+from facts import largest, relative_error
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from scans import DECAYS, SHAPES, draw
+
+from mecheval.models.layers import gathered
+from mecheval.models.ops.selective_read import selective_read
+from mecheval.models.ops.selective_scan import selective_scan_ref
+
+
+def positions(shape, seed, reads=1):
+    batch, time, *_ = shape
+    return torch.randint(time, (batch, reads), generator=torch.Generator().manual_seed(seed))
+
+
+def results(read, inputs, signs=torch.clone):
+    y = read(*inputs)
+    weights = signs(torch.randn(y.shape, generator=torch.Generator().manual_seed(1)).to(y.dtype))
+    tensors = [y, *torch.autograd.grad(y, inputs, weights)]
+    return dict(zip(["y", "x", "dt", "A", "B", "C", "D"], tensors, strict=True))
+
+
+def read_at(at, backend="auto"):
+    return lambda *inputs: selective_read(*inputs, at, backend=backend)
+
+
+def plain_at(at):
+    return lambda *inputs: gathered(selective_scan_ref(*inputs), at)
+
+
+@settings(max_examples=300)
+@given(shape=SHAPES, seed=st.integers(0, 999), decays=DECAYS)
+@example(shape=(1, 1, 1, 1), seed=0, decays=(-6, 4))
+@example(shape=(2, 33, 65, 16), seed=0, decays=(-6, 4))
+def test_it_is_the_equation_in_float64(shape, seed, decays):
+    inputs, at = draw(shape, seed, decays), positions(shape, seed)
+    found, expected = results(read_at(at), inputs), results(plain_at(at), inputs)
+    for name, exact in expected.items():
+        assert relative_error(found[name], exact, least=1e-270) <= 1e-9, name
+
+
+@settings(max_examples=100)
+@given(shape=SHAPES, seed=st.integers(0, 999), decays=DECAYS)
+def test_it_is_the_equation_in_float32(shape, seed, decays):
+    inputs, at = draw(shape, seed, decays, torch.float32), positions(shape, seed)
+    doubled = [tensor.detach().double().requires_grad_() for tensor in inputs]
+    found, expected = results(read_at(at), inputs), results(plain_at(at), doubled)
+    x, dt, A, B, C, D = (tensor.detach() for tensor in doubled)
+    positive = [tensor.requires_grad_() for tensor in (x.abs(), dt, A, B.abs(), C.abs(), D.abs())]
+    terms = results(plain_at(at), positive, torch.abs)  # if nothing cancelled
+    for name, exact in expected.items():
+        slack = 4 * torch.finfo(torch.float32).eps * largest(terms[name]) + 1e-25
+        assert largest(found[name] - exact) <= 1e-5 * largest(exact) + slack, name
+
+
+@pytest.mark.parametrize("backend", ["auto", "numba", "torch"])
+@pytest.mark.parametrize("reads", [1, 3])
+def test_every_backend_reads_one_token_or_more(backend, reads):
+    shape = (3, 9, 20, 4)
+    inputs, at = draw(shape), positions(shape, 0, reads)
+    found, expected = results(read_at(at, backend), inputs), results(plain_at(at), inputs)
+    for name, exact in expected.items():
+        torch.testing.assert_close(found[name], exact, rtol=1e-9, atol=1e-12)
+
+
+def test_what_comes_after_the_token_has_no_part_in_it():
+    shape = (2, 9, 5, 4)
+    inputs, at = draw(shape), torch.tensor([[3], [0]])
+    gradients = torch.autograd.grad(selective_read(*inputs, at).sum(), inputs[:2])
+    assert all(not gradient[0, 4:].any() and not gradient[1, 1:].any() for gradient in gradients)
+    assert all(gradient[0, :4].any() for gradient in gradients)
