@@ -4,6 +4,7 @@ task                  seed                     train.documents   train.epochs   
 model.architecture    model.init.linear        train.steps       train.batch      eval.every
 model.d_model         model.init.embedding     train.lr          train.schedule
 model.layers          model.max_len            train.warmup      train.stop       eval.grid…
+                                               train.bucket
 """
 
 from collections.abc import Callable, Mapping

@@ -24,6 +24,7 @@ OTHER = {
     "train.epochs": 3,
     "train.steps": 7,
     "train.batch": 16,
+    "train.bucket": 8,
     "train.lr": 0.002,
     "train.schedule": "linear",
     "train.warmup": 0.0,

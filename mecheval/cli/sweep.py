@@ -40,6 +40,9 @@ def sweep(
     ray: Annotated[str | None, typer.Option(metavar="ADDRESS", help="on a Ray cluster: its address, or local")] = None,
     slurm: Annotated[bool, typer.Option("--slurm", help="submit an array to Slurm, and return")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="say what it would take, write nothing")] = False,
+    reuse: Annotated[
+        list[Path] | None, typer.Option(metavar="DIR", help="take over runs of the same experiments from this folder")
+    ] = None,
     plugin: Plugins = None,
     as_json: Json = False,
 ) -> None:
@@ -55,7 +58,7 @@ def sweep(
     given = {name: value for name, value in wanted.items() if value is not None}
     load(plugin)
     options, place, experiments, _ = all_of(
-        lambda: SweepOptions(**given, plugins=tuple(map(str, plugin or []))),
+        lambda: SweepOptions(**given, plugins=tuple(map(str, plugin or [])), reuse=tuple(reuse or ())),
         lambda: _place(recipe, folder, out, scale),
         lambda: _experiments(recipe, scale),
         lambda: _one_way(ray, slurm),

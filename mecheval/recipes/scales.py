@@ -10,7 +10,7 @@ _START = {"model.init.linear": 3.0, "model.init.embedding": 5.0}
 _FOUR_PAIRS = {"pairs": 4, "vocab": 64}  # with 8, attention is at chance after 7,500 steps
 _SHORT = {"max_len": 32}
 _RECALL = {**_START, "train.batch": 128, "train.stop": 0.99, "eval.every": 100, "eval.documents": 512}
-_TREECALL = {**_START, "train.batch": 32, "eval.every": 500, "eval.documents": 512}
+_TREECALL = {**_START, "train.batch": 32, "train.bucket": 8, "eval.every": 500, "eval.documents": 512}
 
 _ONE_RATE = dict.fromkeys(("based", "delta_net", "hyena", "h3", "base_conv"), (3e-3,))
 QUICK = Scale(

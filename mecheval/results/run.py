@@ -96,8 +96,12 @@ class Run:
 
     def verify(self) -> None:
         """Reads everything."""
-        for name in dict.fromkeys((*NEEDED, *self._checksums)):
-            self._read(name)
+        self.files()
+
+    def files(self) -> dict[str, bytes]:
+        """The content of all, the checksums last."""
+        found = {name: self._read(name) for name in dict.fromkeys((*NEEDED, *self._checksums))}
+        return {**found, CHECKSUMS: (self.folder / CHECKSUMS).read_bytes()}
 
     @cached_property
     def _checksums(self) -> dict[str, str]:

@@ -35,10 +35,13 @@ class SweepOptions:
     save_every: Annotated[float, Field(ge=0, description="seconds between checkpoints")] = 30.0
     shuffle: Annotated[int | None, Field(ge=0, description="seed of the order in which runs start")] = None
     plugins: tuple[str, ...] = ()  # paths of files that every worker runs first
+    reuse: tuple[Path, ...] = ()  # folders whose runs are taken over where they are the same
 
     def __post_init__(self) -> None:
-        given = {name: value for name, value in vars(self).items() if name != "plugins"}
-        checked(type(self), given, given=("plugins",))
+        given = {name: value for name, value in vars(self).items() if name not in ("plugins", "reuse")}
+        checked(type(self), given, given=("plugins", "reuse"))
+        if missing := [folder for folder in self.reuse if not folder.is_dir()]:
+            raise InvalidInput(f"reuse={str(missing[0])!r} must be a folder with runs")
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from mecheval.results.workplace import FAILED, locked
 from mecheval.sweep.agenda import Agenda, SweepOptions
 from mecheval.sweep.job import Job, Outcome
 from mecheval.sweep.local import Local
+from mecheval.sweep.reuse import take_over
 from mecheval.sweep.state import State
 from mecheval.sweep.stop import interruptible
 
@@ -68,6 +69,8 @@ def carry_out(
             random.Random(agenda.options.shuffle).shuffle(todo)
         workers = crew() if todo else None
         agenda.plan.write(agenda.folder)
+        take_over(todo, agenda.options.reuse)
+        todo = [state for state in todo if state.status in only]
         if workers:
             with interruptible():
                 _carry_out(todo, states, workers, watch)

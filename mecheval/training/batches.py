@@ -34,38 +34,62 @@ class Batch:
 
 @dataclass(frozen=True)
 class Batches:
-    """Every epoch in an order of its own; fresh documents for every step where `config.documents` is 0."""
+    """Every epoch in an order of its own; fresh documents for every step where `config.documents` is 0.
+
+    With a `config.bucket` of several batches their documents are sorted by length first: less padding is computed.
+    """
 
     task: Task
     seed: int
     config: TrainConfig
 
     def __getitem__(self, step: int) -> Documents:
-        size = self.config.batch
-        if not self.config.documents:
-            return self.task.documents(self.seed, "train", step * size, (step + 1) * size)
-        epoch, place = divmod(step, self.config.documents // size)
-        return self._documents[order(self.seed, epoch, self.config.documents)[place * size : (place + 1) * size]]
+        epoch, place = divmod(step, self._per_epoch)
+        first = place - place % self.config.bucket
+        batches = min(self.config.bucket, self._per_epoch - first)
+        pool = self._pool(epoch, first, first + batches)
+        return pool if batches == 1 else pool[self._alike(pool, epoch, first, batches)[place - first]]
 
     def blocks(self, steps: int) -> Iterator[Documents]:
         """All that so many steps see."""
         if self.config.documents:
             yield self._documents[self._shown(steps)]
             return
-        total = steps * self.config.batch
-        for start in range(0, total, BLOCK):
-            yield self.task.documents(self.seed, "train", start, min(start + BLOCK, total))
+        whole = steps - steps % self.config.bucket
+        for start in range(0, whole * self.config.batch, BLOCK):
+            yield self.task.documents(self.seed, "train", start, min(start + BLOCK, whole * self.config.batch))
+        for step in range(whole, steps):
+            yield self[step]
+
+    def _pool(self, epoch: int, start: int, stop: int) -> Documents:
+        """The documents of some steps of an epoch."""
+        rows = slice(start * self.config.batch, stop * self.config.batch)
+        if not self.config.documents:
+            return self.task.documents(self.seed, "train", rows.start, rows.stop)
+        return self._documents[order(self.seed, epoch, self.config.documents)[rows]]
+
+    def _alike(self, pool: Documents, epoch: int, first: int, batches: int) -> Int[ndarray, "batches batch"]:
+        """Rows of batches whose documents are about as long, the batches in any order."""
+        rows = np.argsort(pool.lengths, kind="stable").reshape(batches, -1)
+        return rows[permutation(key_of("bucket", self.seed, epoch, first), batches)]
 
     def _shown(self, steps: int) -> Bool[ndarray, " documents"]:
         """Which documents are in a batch of any epoch: not all where steps are few or a batch is not filled."""
-        size, shown = self.config.batch, np.zeros(self.config.documents, bool)
-        per_epoch = self.config.documents // size
-        for epoch in range(-(-steps // per_epoch)):
-            places = min(per_epoch, steps - epoch * per_epoch) * size
-            shown[order(self.seed, epoch, self.config.documents)[:places]] = True
+        shown = np.zeros(self.config.documents, bool)
+        for epoch in range(-(-steps // self._per_epoch)):
+            begun = min(self._per_epoch, steps - epoch * self._per_epoch)
+            whole = begun - begun % self.config.bucket
+            shown[order(self.seed, epoch, self.config.documents)[: whole * self.config.batch]] = True
+            for place in range(whole, begun):
+                shown[self[epoch * self._per_epoch + place].index] = True
             if shown.all():
                 break
         return shown
+
+    @property
+    def _per_epoch(self) -> int:
+        """Steps of an epoch; fresh documents are a single one."""
+        return self.config.documents // self.config.batch or self.config.total
 
     @cached_property
     def _documents(self) -> Documents:

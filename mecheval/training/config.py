@@ -44,6 +44,9 @@ class TrainConfig:
     )
     steps: Annotated[int | None, Field(ge=1, le=10**9, description="steps, in place of epochs")] = None
     batch: Annotated[int, Field(ge=1, le=2**16, description="documents of a step")] = 32
+    bucket: Annotated[
+        int, Field(ge=1, le=2**16, description="batches whose documents are sorted by length together; 1: as they come")
+    ] = 1
     lr: Annotated[float, Field(gt=0, le=1e9, description="highest learning rate")] = 1e-3
     schedule: Annotated[Schedule, Field(description="how the rate goes down after the warm-up")] = "cosine"
     warmup: Annotated[float, Field(ge=0, le=1, description="share of the steps in which the rate goes up")] = 0.1

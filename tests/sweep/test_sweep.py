@@ -5,9 +5,11 @@ from nursery import small
 from sweep.bench import DIVERGES, Inline, alone, results, seeds
 
 from mecheval.errors import InvalidInput, StoreError
+from mecheval.experiment import Settings
 from mecheval.results.plan import PLAN, Plan
 from mecheval.results.store import Results
 from mecheval.results.workplace import Workplace, locked
+from mecheval.runner import run
 from mecheval.sweep.agenda import Agenda, SweepOptions
 from mecheval.sweep.job import Outcome
 from mecheval.sweep.sweep import carry_out, sweep
@@ -48,6 +50,39 @@ def test_what_is_finished_is_not_run_again(tmp_path):
 
     assert [state.status for state in swept(seeds(2), tmp_path, nobody)] == ["done", "done"]
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*") if path.is_file()} == times
+
+
+def test_runs_of_another_folder_are_taken_over_where_they_are_the_same(tmp_path):
+    old, new = tmp_path / "old", tmp_path / "new"
+    swept([*seeds(2), small(**DIVERGES)], old)
+    states = swept([*seeds(3), small(**DIVERGES)], new, reuse=(tmp_path / "old",))
+    assert [(state.status, state.attempts) for state in states] == [
+        ("done", 0),
+        ("done", 0),
+        ("done", 1),
+        ("diverged", 0),
+    ]
+    assert results(new).items() >= results(old).items()
+
+
+def test_a_run_that_was_made_otherwise_is_not_taken_over(tmp_path):
+    (one,) = seeds(1)
+    run(one, tmp_path / "old", Settings(threads=2))
+    (state,) = swept([one], tmp_path / "new", reuse=(tmp_path / "old",))
+    assert (state.status, state.attempts) == ("done", 1)
+
+
+def test_a_damaged_run_is_not_taken_over_in_silence(tmp_path):
+    (one,) = seeds(1)
+    run(one, tmp_path / "old")
+    (tmp_path / "old" / one.name / "rows.jsonl").write_text("{}")
+    with pytest.raises(StoreError, match="damaged"):
+        swept([one], tmp_path / "new", reuse=(tmp_path / "old",))
+
+
+def test_a_folder_to_reuse_must_be_there(tmp_path):
+    with pytest.raises(InvalidInput, match=r"reuse=.* must be a folder"):
+        SweepOptions(reuse=(tmp_path / "nowhere",))
 
 
 def test_a_plan_that_grew_runs_what_is_new(tmp_path):

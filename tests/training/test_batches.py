@@ -51,7 +51,9 @@ def test_the_first_orders_are_the_same_for_ever():
 
 @pytest.mark.parametrize("task", [RECALL, TREECALL])
 @pytest.mark.parametrize("options", [{"documents": 40, "batch": 8}, {"documents": 0, "batch": 8, "steps": 20}])
-def test_a_batch_is_the_same_asked_alone_or_in_sequence(task, options):
+@pytest.mark.parametrize("bucket", [1, 3])
+def test_a_batch_is_the_same_asked_alone_or_in_sequence(task, options, bucket):
+    options = {**options, "bucket": bucket}
     walked = batches(task, **options)
     in_sequence = [walked[step] for step in range(20)]
     for step in (19, 0, 7, 12, 5):
@@ -97,6 +99,9 @@ def test_what_does_not_fill_a_batch_is_left_out_of_its_epoch_only():
         {"documents": 64, "batch": 8, "steps": 3},
         {"documents": 21, "batch": 8, "epochs": 1},
         {"documents": 0, "batch": 8, "steps": 25},
+        {"documents": 64, "batch": 8, "steps": 11, "bucket": 3},
+        {"documents": 21, "batch": 4, "epochs": 2, "bucket": 4},
+        {"documents": 0, "batch": 8, "steps": 25, "bucket": 4},
     ],
 )
 def test_blocks_are_what_the_steps_see(task, options, monkeypatch):
@@ -106,6 +111,19 @@ def test_blocks_are_what_the_steps_see(task, options, monkeypatch):
     in_steps = {text for step in range(found.config.total) for text in texts(found[step])}
     assert set(in_blocks) == in_steps
     assert len(in_blocks) == len({index for step in range(found.config.total) for index in found[step].index})
+
+
+@pytest.mark.parametrize("options", [{"documents": 640, "epochs": 2}, {"documents": 0, "steps": 160}])
+def test_bucketed_batches_hold_the_same_documents_with_less_padding(options):
+    plain, bucketed = (batches("treecall:max_len=64", batch=8, bucket=bucket, **options) for bucket in (1, 16))
+    total = plain.config.total
+    for start in range(0, total, 80):
+        steps = range(start, start + 80)
+        assert sorted(seen(plain, steps)) == sorted(seen(bucketed, steps))
+    padded = [sum(found[step].tokens.size for step in range(total)) for found in (plain, bucketed)]
+    longest = [bucketed[step].lengths.max() for step in range(16)]
+    assert padded[1] < 0.75 * padded[0]
+    assert longest != sorted(longest), "short and long ones come in any order"
 
 
 def test_a_model_reads_tokens_queries_and_answers_of_each_document():
