@@ -10,4 +10,4 @@ from mecheval.recipes.recipe import Scale, recipe
 def figure11(scale: Scale) -> Iterator[Experiment]:
     """AR and ATR: one layer against two."""
     for task in ("recall", "atr"):
-        yield from scale.experiments(task, layers=(1, 2))
+        yield from scale.aside().experiments(task, layers=(1, 2))

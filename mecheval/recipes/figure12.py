@@ -9,4 +9,4 @@ from mecheval.recipes.recipe import Scale, recipe
 @recipe("figure12", figure="12")
 def figure12(scale: Scale) -> Iterator[Experiment]:
     """AR: the layer of retrieval in models of one to three layers."""
-    yield from scale.experiments("recall", layers=(1, 2, 3), fields={"eval.grid": "stream"})
+    yield from scale.aside().experiments("recall", layers=(1, 2, 3), fields={"eval.grid": "stream"})

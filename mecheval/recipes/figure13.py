@@ -9,4 +9,4 @@ from mecheval.recipes.recipe import LINEAR, Scale, recipe
 @recipe("figure13", figure="13")
 def figure13(scale: Scale) -> Iterator[Experiment]:
     """ATR: sibling queries, one to three layers."""
-    yield from scale.experiments("atr_sibling", layers=(1, 2, 3), fields=LINEAR)
+    yield from scale.aside().experiments("atr_sibling", layers=(1, 2, 3), fields=LINEAR)

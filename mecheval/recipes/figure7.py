@@ -9,5 +9,6 @@ from mecheval.recipes.recipe import Scale, recipe
 @recipe("figure7", figure="7")
 def figure7(scale: Scale) -> Iterator[Experiment]:
     """ATR: every architecture, width and rate in three grammars."""
-    for task in ("atr", "atr_8192", "atr_l10"):
-        yield from scale.experiments(task)
+    yield from scale.experiments("atr")
+    for task in ("atr_8192", "atr_l10"):
+        yield from scale.aside().experiments(task)

@@ -11,4 +11,4 @@ def figure9(scale: Scale) -> Iterator[Experiment]:
     """AR and two grammars of ATR: every architecture with and without positions."""
     both = [f"{name}:positions={positions}" for name in ARCHITECTURES for positions in ("true", "false")]
     for task in ("recall", "atr", "atr_l10"):
-        yield from scale.experiments(task, both)
+        yield from scale.aside().experiments(task, both)

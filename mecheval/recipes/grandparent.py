@@ -9,4 +9,4 @@ from mecheval.recipes.recipe import Scale, recipe
 @recipe("grandparent")
 def grandparent(scale: Scale) -> Iterator[Experiment]:
     """ATR: grandparent queries, one to three layers."""
-    yield from scale.experiments("atr_grandparent", layers=(1, 2, 3))
+    yield from scale.aside().experiments("atr_grandparent", layers=(1, 2, 3))

@@ -35,7 +35,10 @@ class Size:
 
 @dataclass(frozen=True, kw_only=True)
 class Scale:
-    """How large the experiments of any recipe are. `lengths` and `tokens` of a step are the recipe `cost`'s."""
+    """How large the experiments of any recipe are. `lengths` and `tokens` of a step are the recipe `cost`'s.
+
+    Figures that are not about width have all widths only where `every_width` is set.
+    """
 
     name: str
     recall: Size
@@ -43,6 +46,7 @@ class Scale:
     seeds: Sequence[int] = (0,)
     lengths: Sequence[int] = (64, 128, 256, 512, 1024, 2048, 4096)
     tokens: int = 16_384
+    every_width: bool = False
 
     def experiments(
         self,
@@ -63,6 +67,10 @@ class Scale:
         """The same with the largest width alone."""
         recall, treecall = (replace(size, widths=(max(size.widths),)) for size in self._sizes.values())
         return replace(self, recall=recall, treecall=treecall)
+
+    def aside(self) -> "Scale":
+        """For figures that are not about width."""
+        return self if self.every_width else self.widest()
 
     @property
     def _sizes(self) -> Mapping[str, Size]:
