@@ -7,7 +7,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # one torch thread per process: two on a busy machine are many times slower than one
 export OMP_NUM_THREADS := 1
 
-.PHONY: demo test check fix docs bench torture slurm clean
+.PHONY: demo test check fix docs bench guard torture slurm clean
 
 demo: $(VENV)/ready
 	$(BIN)/mecheval demo
@@ -24,13 +24,16 @@ fix: $(VENV)/ready
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-docs: $(VENV)/ready
+docs: $(VENV)/docs
 	$(BIN)/python docs/generate.py
+	$(BIN)/zensical build --clean --strict
 
 bench: $(VENV)/oracles
-	$(BIN)/python -m benchmarks.documents
-	$(BIN)/python -m benchmarks.models
-	$(BIN)/python -m benchmarks.interventions
+	$(BIN)/mecheval bench --json benchmarks/results.json --markdown benchmarks/README.md
+
+# a minute: whether an optimisation is lost
+guard: $(VENV)/ready
+	$(BIN)/mecheval bench guard
 
 torture: $(VENV)/ready
 	$(BIN)/python tests/nursery.py --kills 1000
@@ -41,7 +44,7 @@ slurm: $(VENV)/ready
 	PYTHON=$(BIN)/python tests/slurm.sh
 
 clean:
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) site .cache .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
 $(VENV)/ready: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11), "mecheval needs Python 3.11 or newer; set PYTHON="'
@@ -49,7 +52,11 @@ $(VENV)/ready: pyproject.toml constraints.txt
 	$(BIN)/pip install --quiet --editable '.[dev]'
 	touch $@
 
-# other people's mixers and interventions, to be compared with, and Ray: only tests and benchmarks need them
+$(VENV)/docs: $(VENV)/ready
+	$(BIN)/pip install --quiet --editable '.[docs]'
+	touch $@
+
+# other people's mixers and interventions, to be compared with, Ray and the site's builder: only tests and benchmarks need them
 $(VENV)/oracles: $(VENV)/ready
-	$(BIN)/pip install --quiet --editable '.[oracles,ray]'
+	$(BIN)/pip install --quiet --editable '.[oracles,ray,docs]'
 	touch $@

@@ -1,4 +1,4 @@
-"""Writes docs/reference.md from the code, in its own words, and docs/sample.svg, the picture in docs/tasks.md."""
+"""Writes the pages that the code itself can tell, and docs/sample.svg, the picture in docs/tasks.md."""
 
 import contextlib
 import io
@@ -10,6 +10,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+import mecheval
 from mecheval import terminal
 from mecheval.cli import app, main
 from mecheval.experiment import fields_of
@@ -24,23 +25,47 @@ from mecheval.spec import print_scalar
 from mecheval.tasks import tasks
 from mecheval.tasks.records import sample
 
-REFERENCE, PICTURE = Path(__file__).parent / "reference.md", Path(__file__).parent / "sample.svg"
+HERE = Path(__file__).parent
+MADE = "Made by `make docs` from the code; a test fails when it is out of date."
+
+
+def pages() -> dict[str, str]:
+    """What is written, by the name of the file."""
+    return {"reference.md": reference(), "sites.md": site_page(), "api.md": api()}
 
 
 def reference() -> str:
-    parts = ["# Reference", "Made by `make docs` from the code; a test fails when it is out of date.", "## Commands"]
+    parts = ["# Reference", MADE, "## Commands"]
     for command in app.registered_commands:
         name = command.name or getattr(command.callback, "__name__", "")
         parts += [f"### mecheval {name}", f"```text\n{help_text(name)}\n```"]
     for title, registry in (("Tasks", tasks), ("Architectures", architectures), ("Mixers", mixers)):
         parts += [f"## {title}", *entries(registry)]
     parts += ["## Fields of an experiment", field_table()]
+    return joined(parts)
+
+
+def site_page() -> str:
+    parts = ["# Sites", f"{MADE} `mecheval list sites MODEL` prints the same for a model of yours."]
     parts += [
-        "## Sites",
-        "Of models with as few layers as show every kind; with more, `blocks.1`, `blocks.2` … follow.",
+        "A site is a named tensor in the forward pass that can be read or changed: [Models](models.md#sites) says how."
     ]
+    parts += ["The models here have as few layers as show every kind; with more, `blocks.1`, `blocks.2` … follow."]
     for name in architectures.names():
-        parts += [f"### Sites of {name}", site_table(name)]
+        parts += [f"## {name}", architectures.describe(name).summary, site_table(name)]
+    return joined(parts)
+
+
+def api() -> str:
+    """A directive for every public name, by the module it lives in."""
+    parts = ["# Python", MADE]
+    parts += ["The public names. `import mecheval` costs nothing: each is imported when it is first used."]
+    for home, names in mecheval._HOMES.items():
+        parts += [f"## mecheval.{home}", *(f"::: mecheval.{name}" for name in names)]
+    return joined(parts)
+
+
+def joined(parts: list[str]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
@@ -103,6 +128,6 @@ def picture() -> str:
 
 
 if __name__ == "__main__":
-    REFERENCE.write_text(reference(), encoding="utf-8")
-    PICTURE.write_text(picture(), encoding="utf-8")
-    print(f"wrote {REFERENCE.name} and {PICTURE.name}")
+    for name, text in {**pages(), "sample.svg": picture()}.items():
+        (HERE / name).write_text(text, encoding="utf-8")
+        print(f"wrote {name}")

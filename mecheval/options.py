@@ -9,10 +9,11 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
+from pathlib import Path
 from types import MappingProxyType, NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic import ConfigDict, PydanticUserError, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 
 from mecheval.errors import InvalidInput
@@ -44,14 +45,23 @@ class Option:
     def allowed(self) -> str:
         return " or ".join(_allowed(part, bounds) for part, bounds in _parts(self.annotation))
 
+    @property
+    def typed(self) -> bool:
+        """Whether it has a type, and one of which something can be written in a command."""
+        return self._validate is not None
+
     def check(self, value: object) -> Any:
         """The value as the constructor wants it; raises ValidationError."""
+        assert self._validate is not None
         return self._validate(value)
 
     @cached_property
-    def _validate(self) -> Callable[[object], Any]:
-        adapter: TypeAdapter[Any] = TypeAdapter(self.annotation, config=_STRICT)
-        return adapter.validate_python
+    def _validate(self) -> Callable[[object], Any] | None:
+        try:
+            adapter: TypeAdapter[Any] = TypeAdapter(self.annotation, config=_STRICT)
+        except PydanticUserError:  # a class that pydantic knows nothing of
+            return None
+        return None if self.annotation is Any else adapter.validate_python
 
 
 def options_of(factory: Callable[..., Any], given: tuple[str, ...] = ()) -> Mapping[str, Option]:
@@ -63,7 +73,10 @@ def options_of(factory: Callable[..., Any], given: tuple[str, ...] = ()) -> Mapp
 def _read(factory: Any, given: tuple[str, ...]) -> Mapping[str, Option]:
     parameters = inspect.signature(factory).parameters.values()
     owner = factory.__init__ if inspect.isclass(factory) else factory
-    hints = get_type_hints(owner, include_extras=True)
+    try:
+        hints = get_type_hints(owner, include_extras=True)
+    except Exception as error:  # a stranger's annotations: whatever evaluating them raises
+        raise InvalidInput(f"its annotations at {where(factory)} must be types: {error}") from error
     return {
         p.name: _option(p, hints.get(p.name))
         for p in parameters
@@ -87,14 +100,18 @@ def checked(
     for name, value in options.items():
         if name not in known:
             problems.append(f"no option {name!r}{nearest(name, known)}")
-            continue
-        try:
-            values[name] = known[name].check(value)
-        except ValidationError:
-            problems.append(f"{name}={shown(value)} must be {known[name].allowed}")
-            wrong.add(name)
+        elif known[name].typed:
+            try:
+                values[name] = known[name].check(value)
+            except ValidationError:
+                problems.append(f"{name}={shown(value)} must be {known[name].allowed}")
+                wrong.add(name)
     missing = known.keys() - values.keys() - wrong
-    problems += [f"option {name!r} is missing; it must be {known[name].allowed}" for name in sorted(missing)]
+    untyped = {name for name in missing | options.keys() if name in known and not known[name].typed}
+    problems += [f"option {name!r} is missing; it must be {known[name].allowed}" for name in sorted(missing - untyped)]
+    problems += [
+        f"option {name!r} must have a type, as '{name}: int = 4' has; {where(factory)}" for name in sorted(untyped)
+    ]
     for constraint in getattr(factory, "constraints", ()):
         fields = inspect.signature(constraint).parameters.keys()
         sound = {**values_given, **{name: value for name, value in values.items() if name not in wrong}}
@@ -104,6 +121,21 @@ def checked(
     if problems:
         raise InvalidInput(problems)
     return values
+
+
+def where(thing: Callable[..., Any]) -> str:
+    """`file.py:12`, where a function or a class's constructor is written; the module if nobody knows."""
+    own = vars(thing).get("__init__") if inspect.isclass(thing) else thing
+    code = getattr(inspect.unwrap(own) if own else None, "__code__", None)
+    try:
+        if code is None or not Path(code.co_filename).is_file():  # inherited, or made by a dataclass
+            file, line = inspect.getsourcefile(thing), inspect.getsourcelines(thing)[1]
+        else:
+            file, line = code.co_filename, code.co_firstlineno
+    except (OSError, TypeError):
+        return str(thing.__module__)
+    path = Path(file or "?")
+    return f"{path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path}:{line}"
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

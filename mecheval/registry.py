@@ -1,13 +1,14 @@
 """Where names become things. Built-ins, entry points and plug-in files enter by the same `add`."""
 
 import importlib
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 from typing import Any
 
 from mecheval.errors import InvalidInput
-from mecheval.options import Option, checked, nearest, options_of
+from mecheval.options import Option, checked, nearest, options_of, where
 from mecheval.spec import Spec
 
 Factory = Callable[..., Any]  # a class or a function whose keywords are the options
@@ -43,8 +44,12 @@ class Registry:
         self._entry_points_read = False
 
     def add(self, name: str, target: Target, options: Factory | None = None) -> None:
-        """`options` has the keywords of a target that should not be imported to know them."""
-        if name in self._targets or name in self._presets:
+        """`options` has the keywords of a target that should not be imported to know them.
+
+        A class that is defined anew, in a file or a notebook that was changed, takes the place it had before.
+        """
+        taken = name in self._presets or name in self._targets
+        if taken and not _same_place(self._targets.get(name), target):
             raise InvalidInput(f"name={name!r} is taken: there is a {self.kind} of that name already")
         self._targets[name] = target
         if options is not None:
@@ -86,6 +91,8 @@ class Registry:
     def check(self, spec: Spec, cls: Factory | None = None, **given: Any) -> dict[str, Any]:
         """All options of a name, or of a class without one; InvalidInput names every wrong field. Nothing is built."""
         try:
+            if cls or self._definition(spec.name) not in self._declared:
+                _must_take(cls or self.get(spec.name), self.given)
             return checked(cls or self.options(spec.name), self.expand(spec).options, self.given, given)
         except InvalidInput as error:
             raise error.within(spec.name) from error
@@ -121,6 +128,26 @@ class Registry:
         if name not in self.names():
             raise InvalidInput(f"no {self.kind} named {name!r}{nearest(name, self.names())}")
         return self._presets[name][0].name if name in self._presets else name
+
+
+def _same_place(old: Target | None, new: Target) -> bool:
+    return isinstance(old, type) and isinstance(new, type) and _place(old) == _place(new)
+
+
+def _place(cls: type[Any]) -> tuple[str, str]:
+    return cls.__module__, cls.__qualname__
+
+
+def _must_take(factory: Factory, given: tuple[str, ...]) -> None:
+    """What every one of its kind is built with."""
+    signature = inspect.signature(factory)
+    try:
+        signature.bind_partial(**dict.fromkeys(given))
+    except TypeError as error:
+        wanted = ", ".join(given)
+        raise InvalidInput(
+            f"it must be built with ({wanted}, **options); {where(factory)} takes {signature}"
+        ) from error
 
 
 def summary_of(thing: Callable[..., Any]) -> str:

@@ -1,4 +1,7 @@
-"""Carries an experiment out: trains, measures, keeps. The same experiment gives the same bytes, killed or not."""
+"""Carries an experiment out: trains, measures, keeps. The same experiment gives the same bytes, killed or not.
+
+A model that is there already is trained by `fit`, without an experiment.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -7,15 +10,22 @@ from typing import Any
 
 import torch
 
-from mecheval.errors import InvalidInput, MechevalError, RunFailed
+from mecheval.errors import CheckFailed, InvalidInput, MechevalError, RunFailed
 from mecheval.experiment import Experiment, Settings
-from mecheval.models.check import check_mixer
-from mecheval.models.config import build_architecture
-from mecheval.models.named import mixers
+from mecheval.metrics.behaviour import behaviour
+from mecheval.models.build import Model
+from mecheval.models.check import check_architecture
+from mecheval.models.check_model import check_whole
 from mecheval.results.provenance import made_by
 from mecheval.results.run import Run
 from mecheval.results.workplace import Workplace, refuse_differences
 from mecheval.session import Session, Watcher
+from mecheval.tasks.task import Task
+from mecheval.training.batches import Batches
+from mecheval.training.config import Row, TrainConfig
+from mecheval.training.train import Training, train
+
+LOOKED_AT = 256  # documents of dev, at each line of a curve
 
 
 def run(
@@ -32,6 +42,27 @@ def run(
     with prepared(settings):
         _check_strangers(experiment)
         return _in_place(experiment, place, made, settings, watchers)
+
+
+def fit(
+    model: Model,
+    task: Task,
+    *,
+    steps: int,
+    lr: float = 1e-3,
+    batch: int = 32,
+    seed: int = 0,
+    every: int = 100,
+    stop: float | None = None,
+) -> list[Row]:
+    """Trains a model where it is, on fresh documents, and keeps nothing: no experiment, no folder. Returns the curve, a
+    line for each `every` steps; an accuracy of `stop` on dev ends it."""
+    config = TrainConfig(documents=0, steps=steps, lr=lr, batch=batch, stop=stop)
+    training, dev = Training.start(model, config), task.documents(seed, "dev", 0, LOOKED_AT)
+    with prepared(Settings()):
+        for _ in train(training, config, Batches(task, seed, config), lambda m: behaviour(m, dev).means(), every):
+            pass
+    return training.curve
 
 
 def _in_place(
@@ -80,8 +111,9 @@ def _as_found(found: Run, experiment: Experiment, made: Mapping[str, Any]) -> Ru
 
 
 def _check_strangers(experiment: Experiment) -> None:
-    """A mixer that sees the future would make every number false."""
-    for spec in build_architecture(experiment.model.architecture).pattern:
-        mixer = mixers.get(spec.name)
-        if not mixer.__module__.startswith("mecheval."):
-            check_mixer(mixer, experiment.model.d_model, **mixers.check(spec))
+    """A mixer or a model that sees the future would make every number false."""
+    check_architecture(experiment.model.architecture, experiment.model.d_model)
+    try:
+        check_whole(experiment.model)
+    except CheckFailed as error:
+        raise InvalidInput(str(error).splitlines()) from error

@@ -16,10 +16,10 @@ from torch import Tensor
 from mecheval.errors import Interrupted, StoreError
 from mecheval.experiment import Experiment
 from mecheval.metrics.behaviour import behaviour
-from mecheval.metrics.judgement import judgement
+from mecheval.metrics.judgement import judgement, lacking
 from mecheval.metrics.measurement import Measurement
 from mecheval.metrics.mechanism import Verdict
-from mecheval.models.language_model import LanguageModel
+from mecheval.models.build import build_model
 from mecheval.results.checkpoint import Checkpoint
 from mecheval.results.provenance import Clock, provenance, timestamp
 from mecheval.results.run import Run
@@ -68,7 +68,9 @@ class Session:
     def open(cls, experiment: Experiment, place: Workplace, device: str, watchers: Sequence[Watcher]) -> "Session":
         """At the newest whole checkpoint, or at the beginning; says which checkpoints are broken."""
         task = experiment.documents
-        model = LanguageModel(experiment.model, task.vocab_size, experiment.seed).to(device)
+        model = build_model(experiment.model, task.vocab_size, experiment.seed).to(device)
+        if experiment.eval.grid != "none" and (reason := lacking(model)):
+            logger.warning("%s: %s", experiment.model.architecture, reason)
         training = Training.start(model, experiment.train)
         checkpoint, problems = place.load()
         for problem in problems:

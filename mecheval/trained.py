@@ -4,16 +4,16 @@ from pathlib import Path
 
 from mecheval.errors import StoreError
 from mecheval.experiment import Experiment
-from mecheval.models.language_model import LanguageModel
+from mecheval.models.build import Model, build_model
 from mecheval.results.run import Run
 
 
-def trained(folder: str | Path) -> tuple[LanguageModel, Experiment, Run]:
+def trained(folder: str | Path) -> tuple[Model, Experiment, Run]:
     """The model of a run folder, with what it was trained on; StoreError if the folder is no whole, done run."""
     run = Run(Path(folder))
     weights = run.weights()
     experiment = Experiment.of({name: value for name, value in run.experiment.items() if name != "key"})
-    model = LanguageModel(experiment.model, experiment.documents.vocab_size, experiment.seed)
+    model = build_model(experiment.model, experiment.documents.vocab_size, experiment.seed)
     try:
         model.load_state_dict(weights)
     except RuntimeError as error:

@@ -25,10 +25,10 @@ install_import_hook(checked_modules(), "beartype.beartype")
 @pytest.fixture
 def own_names(monkeypatch):
     """What a test registers is gone after it."""
-    from mecheval.models.named import mixers
+    from mecheval.models.named import mixers, models
     from mecheval.tasks import tasks
 
-    for registry in (tasks, mixers):
+    for registry in (tasks, mixers, models):
         registry.names()
         monkeypatch.setattr(registry, "_targets", dict(registry._targets))
 

@@ -1,83 +1,212 @@
-"""What the documentation shows works as it is shown."""
+"""What the documentation shows works as it is shown.
+
+The blocks of a page run in order, in one folder: ```python by itself or, if its first line is `# name.py`, as a file
+that a command names; the lines of ```sh; ```toml as a file that a command names. ```text is output. A sweep that would
+take minutes is there already, made by hand.
+"""
 
 import re
+import runpy
 import shlex
+import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
+import typer
+from report import made
 
-from mecheval.cli import main
+from mecheval.cli import app, main
+from mecheval.interventions import scores
+from mecheval.models.named import mixers
+from mecheval.recipes import SCALES, named
+from mecheval.recipes.recipe import recipes
+from mecheval.results.provenance import made_by
+from mecheval.tasks import tasks
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCS = ROOT / "docs"
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.glob("*.md"))]
+GENERATED = runpy.run_path(str(DOCS / "generate.py"))
+LANGUAGES = ("python", "sh", "toml", "text")
+BLOCK = re.compile(r"^ *```(.*)\n((?:.*\n)*?) *```$", flags=re.MULTILINE)
+FILE = re.compile(r"# (\w+\.(?:py|toml))\n")
+MAKE = re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE)
+EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+SWEPT = "runs/figure3-quick"
+SAYS = {  # by page, what its blocks print among other things
+    "README.md": ["induction 1.0 {"],
+    "index.md": ["induction 1.0 {"],
+    "tasks.md": ["of the corruptions took the answer away"],
+    "models.md": ["blocks.1.mixer.conv_out"],
+    "training.md": ["done {'value'"],
+    "interventions.md": ["\nunsolved\n", "64 torch.Size([64, 19, 1, 32, 32])"],
+    "verdict.md": ["unsolved 1.0"],
+    "add-a-mixer.md": ["Forgetful: keeps every promise", "Peeking: must not see the future: changing token 1"],
+    "add-a-metric.md": ["margin restored blocks.1.block_in query"],
+    "compare.md": ["10 − 60 steps: -0.92, p = 0.031, differ"],
+    "resume.md": ["diverged", "threads was 1 and is 2", "did you mean 'attention'?"],
+}
 
 
-def blocks(page: Path, language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+def blocks(page: Path) -> list[tuple[str, str]]:
+    return BLOCK.findall(page.read_text())
 
 
-def test_the_ten_lines_of_the_readme_run(tmp_path):
-    (code,) = blocks(ROOT / "README.md", "python")
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path)
-    assert done.stdout.startswith("induction 1.0 ")
+@pytest.fixture
+def folder(tmp_path, monkeypatch, own_names):
+    """An empty one to work in; what a page registers is gone afterwards, and Slurm takes what it is given."""
+    before = dict(recipes)
+    monkeypatch.setattr(scores, "_registered", {})
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "sbatch").write_text("#!/bin/sh\necho 17\n")
+    (tmp_path / "bin" / "sbatch").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=":")
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    yield tmp_path / "here"
+    recipes.clear()
+    recipes.update(before)
 
 
-def test_the_example_with_documents_runs():
-    (code,) = blocks(ROOT / "docs" / "tasks.md", "python")
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert "of the corruptions took the answer away" in done.stdout
+def sweep_by_hand(folder: Path) -> None:
+    """Every run of figure 3 done, by these versions."""
+    experiments = named("figure3").experiments(SCALES["quick"])
+    made.planned(folder, "figure3", experiments)
+    provenance = {**made.PROVENANCE, "made_by": made_by("cpu", 1, {})}
+    rows = made.behaviour(0.9, 0.8) + made.grid(0.8, 0.1, {"key": 0.0, "value": 1.0, "next_key": 0.0, "query": 0.0})
+    for experiment in experiments:
+        made.finished(folder, experiment, rows, said=made.verdict(), provenance=provenance)
 
 
-def test_the_example_with_models_runs():
-    (code,) = blocks(ROOT / "docs" / "models.md", "python")
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert "blocks.1.mixer.conv_out" in done.stdout
+def carry_out(line: str, monkeypatch, capsys) -> None:
+    """One line of a shell. `# exit code 2` behind it says what it returns."""
+    words = shlex.split(line, comments=True)
+    while re.fullmatch("[A-Z_]+=.*", words[0]):
+        monkeypatch.setenv(*words.pop(0).split("=", 1))
+    program, *arguments = words
+    if program == "mecheval" and "--ray" in arguments:  # which stays in the process that started it
+        pytest.importorskip("ray")
+        subprocess.run([sys.executable, "-m", "mecheval", *arguments], check=True)
+    elif program == "mecheval":
+        expected = re.search("# exit code ([0-9]+)", line)
+        assert main(arguments) == int(expected[1] if expected else 0), f"{line}\n{capsys.readouterr().err}"
+    elif program == "make":
+        assert set(arguments) <= set(MAKE)
+    elif program == "pip":
+        assert all((ROOT / arguments[i + 1]).exists() for i, word in enumerate(arguments) if word == "-c")
+        assert all(extra in EXTRAS for found in re.findall(r"mecheval\[(.*?)\]", line) for extra in found.split(","))
+    else:
+        assert program == ".venv/bin/pre-commit", f"nobody tries {line!r}"
 
 
-def test_the_examples_of_training_run(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    page = ROOT / "docs" / "training.md"
-    (shell,) = blocks(page, "sh")
-    for line in shell.splitlines():
-        assert main(shlex.split(line)[1:]) == 0, capsys.readouterr().err
-    (toml,) = blocks(page, "toml")
-    (tmp_path / "experiment.toml").write_text(toml)
-    assert main(["run", "--file", "experiment.toml", "train.lr=3e-3"]) == 0, capsys.readouterr().err
-    (code,) = blocks(page, "python")
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.startswith("done {'value'")
+def check_entry_points(text: str) -> None:
+    groups = tomllib.loads(text)["project"]["entry-points"]
+    assert set(groups) <= {f"mecheval.{registry.kind}s" for registry in (tasks, mixers)}
 
 
-@pytest.mark.parametrize(("block", "last"), [(0, "unsolved"), (1, "64 torch.Size([64, 19, 1, 32, 32])")])
-def test_the_examples_of_interventions_run(block, last, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    code = blocks(ROOT / "docs" / "interventions.md", "python")[block]
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines()[-1] == last
+@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page)], ids=lambda page: page.name)
+def test_every_block_of_a_page_runs(page, folder, monkeypatch, capsys):
+    if SWEPT in page.read_text():
+        sweep_by_hand(folder / SWEPT)
+    names, unused, said = {"__name__": "__main__"}, set(), ""
+    for language, text in blocks(page):
+        file = FILE.match(text)
+        if file and file[1] == "pyproject.toml":
+            check_entry_points(text)
+        elif file:
+            (folder / file[1]).write_text(text)
+            unused.add(file[1])
+        elif language == "python":
+            exec(compile(text, page.name, "exec"), names)
+        elif language == "sh":
+            for line in text.replace("\\\n", " ").splitlines():
+                carry_out(line, monkeypatch, capsys)
+                unused -= {name for name in unused if name in line}
+        else:
+            assert language == "text", f"nobody tries a block of {language!r} that is no file"
+        printed = capsys.readouterr()
+        said += printed.out + printed.err
+    assert not unused, "no command names this file, so nobody tries it"
+    for expected in SAYS.get(page.name, []):
+        assert expected in said
 
 
-def test_the_example_plugin_is_a_task(tmp_path, monkeypatch, capsys, own_names):
-    monkeypatch.chdir(tmp_path)
-    (code,) = blocks(ROOT / "docs" / "plugins.md", "python")
-    (tmp_path / "last.py").write_text(code)
-    (shell,) = blocks(ROOT / "docs" / "plugins.md", "sh")
-    commands = [shlex.split(line, comments=True) for line in shell.splitlines()]
-    assert len(commands) == 3
-    for command in commands:
-        assert command[0] == "mecheval"
-        assert main(command[1:]) == 0, capsys.readouterr().err
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_no_block_escapes(page):
+    found = blocks(page)
+    assert {language for language, _ in found} <= set(LANGUAGES)
+    assert len(re.findall("^ *```", page.read_text(), flags=re.MULTILINE)) == 2 * len(found)
+    assert not re.search("^ *~~~", page.read_text(), flags=re.MULTILINE)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_commands_within_a_sentence_exist(page):
+    commands = typer.main.get_command(app).commands
+    for text in re.findall(r"`mecheval (\w[^`\n]*)`", BLOCK.sub("", page.read_text())):
+        name, *words = text.split()
+        assert name in commands, text
+        options = {option for parameter in commands[name].params for option in parameter.opts} | {"--help"}
+        assert {word for word in words if word.startswith("-")} <= options, text
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_lead_somewhere(page):
-    for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
+    for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text()):
         assert (page.parent / target).exists(), target
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_make_targets_that_are_named_exist(page):
-    targets = re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE)
     for target in re.findall(r"(?:^|`)make (\w+)", page.read_text(), flags=re.MULTILINE):
-        assert target in targets
+        assert target in MAKE
+
+
+@pytest.mark.parametrize("name", GENERATED["pages"]())
+def test_generated_pages_are_what_the_code_says(name):
+    assert (DOCS / name).read_text(encoding="utf-8") == GENERATED["pages"]()[name], "run `make docs`"
+
+
+def test_every_page_is_in_the_contents():
+    assert set(pages_in(tomllib.loads((ROOT / "zensical.toml").read_text())["project"]["nav"])) == {
+        page.name for page in DOCS.glob("*.md")
+    }
+
+
+def pages_in(contents) -> list[str]:
+    if isinstance(contents, str):
+        return [contents]
+    parts = contents.values() if isinstance(contents, dict) else contents
+    return [name for part in parts for name in pages_in(part)]
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    for builder in ("zensical", "mkdocstrings_handlers.python"):
+        pytest.importorskip(builder)
+    room = tmp_path_factory.mktemp("site")
+    shutil.copytree(DOCS, room / "docs")
+    shutil.copy(ROOT / "zensical.toml", room)
+    command = [Path(sys.executable).with_name("zensical"), "build", "--strict"]
+    done = subprocess.run(command, cwd=room, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return room / "site"
+
+
+def test_the_site_builds_without_a_warning(site):
+    assert {page.stem for page in DOCS.glob("*.md")} <= {page.stem for page in site.glob("*.html")}
+    assert "A run is a pure function of this" in (site / "api.html").read_text(), "docstrings are in it"
+
+
+def test_no_page_loads_anything_from_elsewhere(site):
+    loads = re.compile(
+        r"""<(?!a\b)\w+\b[^>]*\s(?:src|href|data|srcset)\s*=\s*["']?(?:https?:)?//|url\(["']?(?:https?:)?//|@import""",
+        flags=re.IGNORECASE,
+    )
+    assert loads.search('<script async src="https://elsewhere.org/x.js">')
+    assert not loads.search('<a href="https://elsewhere.org">')
+    for file in site.rglob("*"):
+        if file.suffix in (".html", ".css", ".svg"):
+            assert not loads.search(file.read_text(encoding="utf-8")), file

@@ -5,7 +5,7 @@ import pytest
 from pydantic import Field
 
 from mecheval.errors import InvalidInput
-from mecheval.options import checked, options_of
+from mecheval.options import checked, options_of, where
 
 
 def _even_sum(width, heads):
@@ -91,3 +91,47 @@ def test_every_wrong_field_is_reported_and_no_constraint_on_a_wrong_one():
 def test_values_come_out_as_the_constructor_wants_them():
     values = checked(Thing, {"width": 8, "rate": 0.25})
     assert values == {"width": 8, "heads": 1, "rate": 0.25, "kernel": 3, "side": "right", "flag": False}
+
+
+def test_an_option_without_a_type_is_refused_where_it_is_given_or_needed_and_nowhere_else():
+    class Mixer:
+        def __init__(self, d_model, max_len, device=None):
+            pass
+
+    class Needs:
+        def __init__(self, window):
+            pass
+
+    here = ("d_model", "max_len")
+    assert checked(Mixer, {}, given=here) == {"device": None}
+    with pytest.raises(InvalidInput, match=r"option 'device' must have a type, .*test_options.py:\d+"):
+        checked(Mixer, {"device": "cpu"}, given=here)
+    with pytest.raises(InvalidInput, match=r"^option 'window' must have a type"):
+        checked(Needs, {})
+
+
+def test_a_type_of_which_nothing_can_be_typed_is_none():
+    class Strange:
+        pass
+
+    class Other:
+        def __init__(self, act: Strange = None):
+            pass
+
+    with pytest.raises(InvalidInput, match="option 'act' must have a type"):
+        checked(Other, {"act": "relu"})
+
+
+def test_the_place_of_a_constructor_is_a_file_and_a_line():
+    class Own:
+        def __init__(self):
+            pass
+
+    class Inherits(Own):
+        pass
+
+    first = Own.__init__.__code__.co_firstlineno
+    assert where(Own).endswith(f"test_options.py:{first}")
+    assert where(Inherits).endswith(f"test_options.py:{first + 4}")
+    assert "test_options.py:" in where(Thing), "whose constructor nobody wrote"
+    assert where(int) == "builtins"

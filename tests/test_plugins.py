@@ -5,7 +5,7 @@ import pytest
 from mecheval.cli import main
 from mecheval.errors import InvalidInput
 from mecheval.models.named import mixers
-from mecheval.plugins import build_task, load_plugin
+from mecheval.plugins import apart, build_task, checksums, load_plugin, registered
 from mecheval.tasks import tasks
 from mecheval.tasks.check import check_task
 
@@ -99,9 +99,53 @@ def test_the_command_line_takes_plugins(plugin, capsys):
     assert main(["describe", "repeat", "--plugin", str(plugin), "--train", "100"]) == 0
 
 
+def test_a_plugin_that_was_changed_is_run_again_and_takes_its_own_place(plugin):
+    first = load_plugin(plugin)
+    plugin.write_text(plugin.read_text().replace("le=100", "le=7"))
+    second = load_plugin(plugin)
+    assert second is not first
+    assert tasks.get("repeat") is second.Repeat
+    with pytest.raises(InvalidInput, match="from 2 to 7"):
+        build_task("repeat:symbols=8")
+
+
+def test_a_plugin_that_no_longer_runs_leaves_the_one_before(plugin):
+    first = load_plugin(plugin)
+    good = plugin.read_text()
+    plugin.write_text(good + "\n1 / 0\n")
+    with pytest.raises(InvalidInput, match="ZeroDivisionError"):
+        load_plugin(plugin)
+    plugin.write_text(good)
+    assert load_plugin(plugin) is first
+
+
+def test_a_class_of_a_file_is_registered_by_its_own_name(plugin):
+    load_plugin(f"{plugin}:Mean")
+    load_plugin(f"{plugin}:Repeat")
+    assert mixers.get("Mean") is load_plugin(plugin).Mean
+    assert tasks.get("Repeat") is load_plugin(plugin).Repeat
+    with pytest.raises(InvalidInput, match="must be a mixer; it is a task"):
+        registered(mixers, f"{plugin}:Repeat")
+
+
+def test_apart_from_others_a_process_knows_only_what_it_runs_there(plugin):
+    load_plugin(plugin)
+    before = checksums()
+    with apart({"Mine": "abc"}):
+        assert checksums() == {"Mine": "abc"}
+        load_plugin(plugin)
+        assert checksums() == {"Mine": "abc", **before}
+    assert checksums() == before
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [
+        ("1 / 0", "broken.py:1: must run"),
+        ("x = 1\n\nx.y", "broken.py:3: must run"),
+        ("def f():\n    1 / 0\nf()", "broken.py:2: must run"),
+        ("x = 1\ndef broken(:", "broken.py:2: must run"),
+        ("import mecheval\n@mecheval.register_task('recall')\nclass Mine: pass", "broken.py:2: name='recall'"),
         ("1 / 0", "must run; it raised ZeroDivisionError: division by zero"),
         ("import no_such_module", "must run; it raised ModuleNotFoundError"),
         ("raise SystemExit(0)", "must run; it raised SystemExit: 0"),

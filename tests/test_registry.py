@@ -91,3 +91,25 @@ def test_an_entry_says_what_programs_read(things):
         "preset_of": "plain",
     }
     assert things.describe("plain").summary == "A plain thing."
+
+
+def test_a_class_that_is_defined_anew_takes_the_place_it_had(things):
+    def defined(size):
+        class Mine:
+            def __init__(self, size: int = size):
+                self.size = size
+
+        return Mine
+
+    things.add("mine", defined(1))
+    things.add("mine", defined(2))
+    assert things.build("mine").size == 2
+    with pytest.raises(InvalidInput, match="'mine' is taken"):
+        things.add("mine", Plain)
+
+
+def test_what_is_not_built_as_its_kind_is_refused_with_the_place():
+    registry = Registry("thing", given=("width", "depth"))
+    registry.add("plain", Plain)
+    with pytest.raises(InvalidInput, match=r"plain: it must be built with \(width, depth, \*\*options\); .*:\d+ takes"):
+        registry.check(Spec("plain"))

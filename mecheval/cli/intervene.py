@@ -51,8 +51,11 @@ def intervene(
         raise InvalidInput(f"RUN={str(run)!r} must be the folder of a finished run")
     load(plugin)
     from mecheval import pictures, terminal
+    from mecheval.interventions.records import layers_of
+    from mecheval.metrics.judgement import lacking
     from mecheval.metrics.mechanism import judged
     from mecheval.metrics.restoration import rows
+    from mecheval.models.site import sites
     from mecheval.trained import trained
 
     model, experiment, found = trained(run)
@@ -60,10 +63,11 @@ def intervene(
     with pictures.progress(f"{experiment.task} · {experiment.model.architecture}") as told:
         grid = _grid(model, experiment, site, options, told)
     measured = [row.to_dict() for row in rows(grid, found.outcome["steps"])]
-    verdict = None if record else judged(grid, experiment.model.layers)
+    verdict = None if record else judged(grid, layers_of(sites(model)))
+    why = {} if record or verdict or not (reason := lacking(model)) else {"no_verdict": reason}
     if as_json:
         shown = {"document": record.to_dict()} if record else {"verdict": verdict.to_dict() if verdict else None}
-        print_json({"run": str(run), "rows": [_plain(row) for row in measured], **shown})
+        print_json({"run": str(run), "rows": [_plain(row) for row in measured], **shown, **why})
         return
     console = terminal.console()
     console.print(terminal.title(experiment.task, experiment.model.architecture, f"{corrupt} corrupted by {kind}"))
@@ -74,6 +78,8 @@ def intervene(
     console.print(pictures.grid(measured, metric), "")
     if verdict:
         console.print(terminal.verdict(verdict.to_dict()))
+    for reason in why.values():
+        console.print(f"no verdict: {reason}")
 
 
 def _grid(model: Any, experiment: "Experiment", sites: list[str] | None, options: "GridOptions", told: Any) -> Any:

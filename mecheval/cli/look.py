@@ -8,7 +8,9 @@ from mecheval.cli.app import Json, Plugins, Seed, all_of, app, build_task, drawi
 from mecheval.errors import InvalidInput
 
 TaskText = Annotated[str, typer.Argument(metavar="TASK", help="a task with options, a preset, or file.py:Class")]
-NameText = Annotated[str, typer.Argument(metavar="NAME", help="a task, an architecture or a mixer, with options")]
+NameText = Annotated[
+    str, typer.Argument(metavar="NAME", help="a task, an architecture, a mixer or a model, with options")
+]
 
 
 @app.command(epilog="Example: mecheval sample atr -n 3 --seed 0 --split test")
@@ -67,7 +69,7 @@ def describe(
     from mecheval.tasks import honesty
 
     load(plugin)
-    if is_model(name):
+    if is_model(_named(name)):
         model = _model(name, d_model, layers)
         from mecheval.models.facts import describe_model
 
@@ -98,11 +100,11 @@ def list_(
 ) -> None:
     """Lists what can be named: with every option, or with every site of a model."""
     from mecheval import terminal
-    from mecheval.models.named import architectures, mixers
+    from mecheval.models.named import architectures, mixers, models
     from mecheval.options import nearest
     from mecheval.tasks import tasks
 
-    registries = {"tasks": tasks, "architectures": architectures, "mixers": mixers}
+    registries = {"tasks": (tasks,), "architectures": (architectures, models), "mixers": (mixers,)}
     if what not in (*registries, "recipes", "sites"):
         raise InvalidInput(f"nothing to list by the name {what!r}{nearest(what, [*registries, 'recipes', 'sites'])}")
     if (what == "sites") != (model is not None):
@@ -121,8 +123,7 @@ def list_(
     if what == "recipes":
         _print_recipes(as_json)
         return
-    registry = registries[what]
-    entries = [registry.describe(name) for name in registry.names()]
+    entries = [registry.describe(name) for registry in registries[what] for name in registry.names()]
     if as_json:
         print_json([entry.to_dict() for entry in entries])
     else:
@@ -143,7 +144,7 @@ def _print_recipes(as_json: bool) -> None:
 
 @app.command(epilog="Example: mecheval check mamba:d_conv=2")
 def check(name: NameText, plugin: Plugins = None, as_json: Json = False) -> None:
-    """Examines a task or a mixer, built in or of your own (file.py:Class): whether it keeps every promise."""
+    """Examines a task, a mixer or a model, built in or of your own (file.py:Class): whether it keeps every promise."""
     from mecheval.plugins import check_named
 
     load(plugin)
@@ -155,10 +156,20 @@ def check(name: NameText, plugin: Plugins = None, as_json: Json = False) -> None
         print(f"{name}: keeps every promise")
 
 
+def _named(text: str) -> str:
+    """A class of a file by its own name, which it has from then on."""
+    from mecheval.plugins import load_plugin
+
+    if ".py:" in text:
+        load_plugin(text)
+    return text.rpartition(".py:")[2]
+
+
 def _model(text: str, d_model: int, layers: int) -> Any:
     from mecheval.models.config import ModelConfig
 
-    config = ModelConfig(architecture=text, d_model=d_model, layers=layers)  # refused here, torch is not loaded
-    from mecheval.models.language_model import LanguageModel
+    # refused here, torch is not loaded
+    config = ModelConfig(architecture=_named(text), d_model=d_model, layers=layers)
+    from mecheval.models.build import build_model
 
-    return LanguageModel(config, vocab_size=8195)
+    return build_model(config, vocab_size=8195)

@@ -5,7 +5,8 @@
                                                    control     corrupt, with another document's clean activation put in
 
 Clean and corrupt runs are computed once. All tokens that are asked about are stacked along the batch, and the
-forward pass is resumed from the block that a site is in, with logits at the query only.
+forward pass is resumed from the block that a site is in, with logits at the query only; that of a stranger's model is
+run as a whole.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,7 +24,7 @@ from mecheval.interventions.places import Places, positions
 from mecheval.interventions.records import Cell, Grid, Values
 from mecheval.interventions.scores import Reader
 from mecheval.interventions.trace import Trace, is_idle, patched, traced
-from mecheval.models.language_model import LanguageModel
+from mecheval.models.build import Model, resumes
 from mecheval.models.site import record
 from mecheval.models.site import sites as all_sites
 from mecheval.options import nearest
@@ -42,7 +43,7 @@ class NothingToLose(InvalidInput):
 
 @torch.no_grad()
 def interchange(
-    model: LanguageModel,
+    model: Model,
     task: Task,
     sites: Sequence[str] | None = None,
     roles: Sequence[str] = ROLES,
@@ -89,16 +90,17 @@ def interchange(
     return Grid(corrupt, split, clean_end, corrupt_end, {cell: _joined(parts, lead) for cell, parts in cells.items()})
 
 
-def stream_sites(model: LanguageModel) -> list[str]:
-    """Inputs and outputs of blocks, mixers and MLPs: the sites of the paper's grid."""
-    return [name for name in all_sites(model) if name.startswith("blocks.") and ".mixer." not in name]
+def stream_sites(model: Model) -> list[str]:
+    """Inputs and outputs of blocks, mixers and MLPs: the sites of the paper's grid; all that a stranger's model names
+    outside of mixers."""
+    return [name for name in all_sites(model) if name not in ("embed_out", "final_in") and ".mixer." not in name]
 
 
 @dataclass(frozen=True)
 class _Block:
     """Some documents, run clean and corrupt."""
 
-    model: LanguageModel
+    model: Model
     clean: Documents
     names: Sequence[str]
     places: Mapping[str, Places]
@@ -110,7 +112,7 @@ class _Block:
     @classmethod
     def of(
         cls,
-        model: LanguageModel,
+        model: Model,
         clean: Documents,
         wrong: Documents,
         names: Sequence[str],
@@ -154,9 +156,7 @@ class _Block:
         return here & np.roll(here, 1) & (self.clean.index != np.roll(self.clean.index, 1))
 
 
-def _check(
-    model: LanguageModel, names: Sequence[str], roles: Sequence[str], conditions: Sequence[str], documents: int
-) -> None:
+def _check(model: Model, names: Sequence[str], roles: Sequence[str], conditions: Sequence[str], documents: int) -> None:
     known, asked = all_sites(model), {"sites": names, "roles": roles, "conditions": conditions}
     empty = [f"{what} must name at least one" for what, given in asked.items() if not given]
     empty += [f"documents={documents} must be at least 1"] if documents < 1 else []
@@ -167,14 +167,19 @@ def _check(
         raise InvalidInput(empty + problems)
 
 
-def _bytes_of_a_row(model: LanguageModel, docs: Documents, names: Sequence[str]) -> int:
-    """What one document takes in a stacked pass, roughly: the stream some twenty times, the sites a few times."""
+def _bytes_of_a_row(model: Model, docs: Documents, names: Sequence[str]) -> int:
+    """What one document takes in a stacked pass, roughly: the stream some twenty times, the sites a few times.
+
+    A stranger's stream is taken to be as wide as the widest of its sites; its logits may be there at every position.
+    """
     batch = Batch.of(docs)
-    with record(model, names) as seen:
-        model(batch.tokens, batch.at)
+    with record(model, names if resumes(model) else list(all_sites(model))) as seen:
+        logits = model(batch.tokens, batch.at)
     largest = max((tensor.nbytes for tensor in seen.values()), default=0)
-    stream_and_logits = 20 * docs.tokens.size * model.config.d_model + 4 * model.vocab_size
-    return int(model.embedding.weight.element_size() * stream_and_logits + 6 * largest)
+    stream, reads = largest, docs.tokens.shape[1]
+    if resumes(model):
+        stream, reads = docs.tokens.size * model.config.d_model * logits.element_size(), 1
+    return 20 * stream + 4 * reads * logits.shape[-1] * logits.element_size() + 6 * largest
 
 
 def _joined(parts: Sequence[dict[str, ndarray]], lead: int) -> dict[str, ndarray]:

@@ -16,6 +16,7 @@ from mecheval.errors import InvalidInput
 from mecheval.interventions.options import MEMORY
 from mecheval.interventions.places import positions
 from mecheval.interventions.records import Looks, NotHit, PerDocument
+from mecheval.models.build import Model, ours
 from mecheval.models.language_model import LanguageModel
 from mecheval.models.site import record
 from mecheval.tasks.batch import ROLES, Documents
@@ -26,7 +27,7 @@ from mecheval.training.batches import Batch
 
 @torch.no_grad()
 def looks(
-    model: LanguageModel,
+    model: Model,
     task: Task,
     *,
     documents: int = 320,
@@ -37,6 +38,7 @@ def looks(
     memory: int = MEMORY,
 ) -> Looks:
     """Of every head in every layer; in Mamba, every channel is a head."""
+    model = ours(model, "only their mixers say where they look")
     layers = [layer for layer in range(len(model.blocks)) if hasattr(_mixer(model, layer), "mixing")]
     if not layers:
         raise InvalidInput(f"architecture={model.config.architecture} must have a mixer that says where it looks")

@@ -1,5 +1,7 @@
 """What interventions give: a number for each document, before anything is averaged."""
 
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from jaxtyping import Float64
@@ -30,8 +32,14 @@ class Grid:
 
 
 def layer_of(site: str) -> int | None:
-    """The block a site is in; None before and behind the blocks."""
-    return int(site.split(".")[1]) if site.startswith("blocks.") else None
+    """The block a site is in; None before and behind the blocks, and where a stranger's site is in none."""
+    found = re.match(r"blocks\.([0-9]+)\.", site)
+    return int(found[1]) if found else None
+
+
+def layers_of(sites: Iterable[str]) -> int:
+    """How many blocks a model has, by the names of its sites."""
+    return 1 + max((layer for site in sites if (layer := layer_of(site)) is not None), default=-1)
 
 
 @dataclass(frozen=True)

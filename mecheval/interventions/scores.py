@@ -1,15 +1,44 @@
-"""What is read off the logits at the query, document by document."""
+"""What is read off the logits at the query, document by document: our metrics, and a stranger's."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Int32
+from jaxtyping import Float, Int32, Int64
 from numpy import ndarray
 from torch import Tensor
 
-from mecheval.interventions.records import NotHit, Values
+from mecheval.errors import CheckFailed, InvalidInput
+from mecheval.interventions.records import METRICS, NotHit, Values
 
 Answers = Int32[ndarray, " n"]
+Metric = Callable[[Tensor, Tensor], Tensor]  # of logits (n, vocab) and right answers (n), a number for each
+TAKEN = (*METRICS, "loss", "share", "counterfactual")
+_registered: dict[str, Metric] = {}
+
+
+def register_metric(name: str) -> Callable[[Metric], Metric]:
+    """Makes a function of logits (n, vocab) and right answers (n) a metric: what it returns for each of them is in the
+    rows of every run and grid from then on."""
+
+    def register(metric: Metric) -> Metric:
+        if name in TAKEN or name in _registered:
+            raise InvalidInput(f"name={name!r} is taken: there is a metric of that name already")
+        _registered[name] = metric
+        return metric
+
+    return register
+
+
+def read_registered(logits: Float[Tensor, "n vocab"], answers: Int64[Tensor, " n"]) -> dict[str, Tensor]:
+    """What the registered metrics say, each a number for each answer."""
+    found = {name: metric(logits, answers) for name, metric in _registered.items()}
+    for name, values in found.items():
+        if not isinstance(values, Tensor) or values.shape != answers.shape:
+            raise CheckFailed(f"metric {name!r}", ["must return a tensor with a number for each answer"])
+        if not values.isfinite().all() and logits.isfinite().all():  # of a broken model nothing is asked
+            raise CheckFailed(f"metric {name!r}", ["must return finite numbers where the logits are finite"])
+    return found
 
 
 @dataclass(frozen=True)
@@ -42,6 +71,7 @@ class Reader:
         }
         if self.others is not None:
             found["counterfactual"] = _of(log_q, self.others).double().exp()
+        found |= read_registered(logits, self.answers)
         return {name: value.double().numpy() for name, value in found.items()}
 
 

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from mecheval.errors import InvalidInput
 from mecheval.interventions.options import MEMORY
 from mecheval.interventions.records import NotHit
+from mecheval.models.build import Model, ours
 from mecheval.models.edits import Positions, put, take
 from mecheval.models.language_model import LanguageModel
 from mecheval.models.layers import gathered
@@ -29,6 +30,7 @@ from mecheval.tasks.held_out import Split
 from mecheval.tasks.task import Task
 from mecheval.training.batches import Batch
 
+NEEDED = "only of their mixers is it known how a state is read"
 WIDTHS = (1, 2, 4, 8, 16)  # tokens that a short convolution may see
 
 Stream = Float[Tensor, "n time d_model"]
@@ -54,17 +56,16 @@ class Held:
     n: Int64[ndarray, " ages"]
 
 
-def states(
-    model: LanguageModel, docs: Documents, layer: int, *, memory: int = MEMORY
-) -> Iterator[tuple[Documents, States]]:
+def states(model: Model, docs: Documents, layer: int, *, memory: int = MEMORY) -> Iterator[tuple[Documents, States]]:
     """Some documents at a time, and their states after each token; behind a document's end they mean nothing."""
+    model = ours(model, NEEDED)
     size = _block_size(model, layer, docs, memory)
     return ((block, _seen(model, layer, "mixer.state", block)) for block in _blocks(docs, size))
 
 
 @torch.no_grad()
 def held_pairs(
-    model: LanguageModel,
+    model: Model,
     task: Task,
     layer: int,
     *,
@@ -74,6 +75,7 @@ def held_pairs(
     memory: int = MEMORY,
 ) -> Held:
     """At every age that a pair of the second half has. Where only one value was seen, nothing is asked."""
+    model = ours(model, NEEDED)
     if not (isinstance(task, Corruptible) and getattr(task, "pairs", 0) > 1):
         raise InvalidInput(f"task={type(task).__name__} must have documents of several pairs, as recall:pairs=8 has")
     if documents < 4:

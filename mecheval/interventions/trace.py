@@ -1,6 +1,7 @@
 """One forward pass remembered, and a run gone on with from there, other values put in at one site.
 
-A run is resumed from the last point before the site, once for each place, with logits at the query only.
+A run is resumed from the last point before the site, once for each place, with logits at the query only. A stranger's
+model, of which nobody knows how to go on with it, is run from its beginning.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,6 +12,7 @@ from torch import Tensor
 
 from mecheval.interventions.places import Places
 from mecheval.interventions.records import NotHit, layer_of
+from mecheval.models.build import Model, resumes
 from mecheval.models.edits import put, take
 from mecheval.models.language_model import Block, LanguageModel
 from mecheval.models.layers import gathered
@@ -23,9 +25,10 @@ BEHIND_MIXER = ("mixer_out", "mlp_in", "mlp_out", "block_out")
 
 @dataclass(frozen=True)
 class Trace:
-    """What went into every block and came out of its mixer, what passed the sites at the places, where the query is,
-    and the logits there."""
+    """What went into every block and came out of its mixer, if there are blocks; what passed the sites at the places,
+    where the query is, and the logits there."""
 
+    tokens: Tensor
     inputs: list[Tensor]
     mixed: list[Tensor]
     values: dict[tuple[str, str], Tensor]
@@ -33,11 +36,12 @@ class Trace:
     logits: Tensor
 
 
-def traced(model: LanguageModel, docs: Documents, names: Sequence[str], places: Mapping[str, Places]) -> Trace:
+def traced(model: Model, docs: Documents, names: Sequence[str], places: Mapping[str, Places]) -> Trace:
     """Sites that are materialised have a pass of their own: looking at them changes roundings elsewhere."""
     batch, known = Batch.of(docs), sites(model)
-    inputs = [f"blocks.{layer}.block_in" for layer in range(len(model.blocks))] + ["final_in"]
-    mixed = [f"blocks.{layer}.mixer_out" for layer in range(len(model.blocks))]
+    layers = range(len(model.blocks)) if resumes(model) else ()
+    inputs = [f"blocks.{layer}.block_in" for layer in layers] + ["final_in"] * bool(layers)
+    mixed = [f"blocks.{layer}.mixer_out" for layer in layers]
     values: dict[tuple[str, str], Tensor] = {}
 
     def keep(name: str) -> Edit:
@@ -58,11 +62,12 @@ def traced(model: LanguageModel, docs: Documents, names: Sequence[str], places: 
         if (name, next(iter(places))) not in values:
             raise NotHit(f"the patch at {name} was hit 0 times; it must be hit once")
     query = torch.from_numpy(docs.queries[:, 0]).long()
-    return Trace([seen[name] for name in inputs], [seen[name] for name in mixed], values, query, logits)
+    between = [seen[name] for name in inputs], [seen[name] for name in mixed]
+    return Trace(batch.tokens, *between, values, query, logits)
 
 
 def patched(
-    model: LanguageModel, name: str, base: Trace, values: Mapping[str, Tensor], places: Mapping[str, Places]
+    model: Model, name: str, base: Trace, values: Mapping[str, Tensor], places: Mapping[str, Places]
 ) -> tuple[Tensor, ...]:
     """The base run's logits at the query with the values put in, role by role."""
     where = torch.cat([torch.from_numpy(places[role][0]) for role in values])
@@ -77,16 +82,24 @@ def patched(
         return changed
 
     with patch(model, {name: edit}):
-        logits = _resumed(model, name, base, where)
+        logits = _resumed(model, name, base, where) if resumes(model) else _whole(model, base, where)
     if len(hits) != 1:
         raise NotHit(f"the patch at {name} was hit {len(hits)} times; it must be hit once")
     return logits.chunk(len(values))
 
 
-def is_idle(model: LanguageModel, name: str, place: Places, base: Trace) -> bool:
-    """Whether a patch cannot reach the query: behind the last mixer no position hears of another."""
+def is_idle(model: Model, name: str, place: Places, base: Trace) -> bool:
+    """Whether a patch cannot reach the query: behind our last mixer no position hears of another."""
+    if not resumes(model):
+        return False
     behind = [f"blocks.{len(model.blocks) - 1}.{site}" for site in BEHIND_MIXER] + ["final_in"]
     return name in behind and bool((place[0] != base.query.numpy()).all())
+
+
+def _whole(model: Model, base: Trace, where: Tensor) -> Tensor:
+    """The base run once for each place, from its tokens on."""
+    times = len(where) // len(base.query)
+    return model(base.tokens.repeat(times, 1), base.query.repeat(times)[:, None])[:, 0]
 
 
 def _resumed(model: LanguageModel, name: str, base: Trace, where: Tensor) -> Tensor:

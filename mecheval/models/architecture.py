@@ -30,13 +30,15 @@ Positions = Annotated[bool, Field(description="learned absolute positions added 
 
 @dataclass(frozen=True)
 class Architecture:
-    """`start` says who draws the linear weights: the backbone (normal) or the mixers themselves (own)."""
+    """`start` says who draws the linear weights: the backbone (normal) or the mixers themselves (own). `whole` is a
+    stranger's model in place of the backbone and all its mixers."""
 
     pattern: tuple[Spec, ...]
     positions: bool = False
     mlp: bool = True
     norm: Literal["layer", "rms"] = "layer"
     start: Literal["normal", "own"] = "normal"
+    whole: Spec | None = None
 
     def mixer(self, layer: int) -> Spec:
         return self.pattern[layer % len(self.pattern)]

@@ -8,9 +8,12 @@ from jaxtyping import Float64
 from torch import Tensor, nn
 
 from mecheval.errors import CheckFailed
+from mecheval.models.config import build_architecture
 from mecheval.models.edits import add
 from mecheval.models.layers import gathered
+from mecheval.models.named import mixers
 from mecheval.models.site import patch, record, sites
+from mecheval.options import where
 
 BATCH, CUTS, TOLERANCE = 3, 20, 1e-9
 Stream = Float64[Tensor, "batch time d_model"]
@@ -25,7 +28,8 @@ def check_mixer(build: Callable[..., nn.Module], d_model: int = 16, max_len: int
         try:
             mixer = build(d_model, max_len, **options).double()
         except Exception as error:  # a stranger's code: whatever it raises is a finding
-            raise CheckFailed(name, [f"cannot be built: {type(error).__name__}: {error}"]) from error
+            reason = f"cannot be built: {type(error).__name__}: {error} ({where(build)})"
+            raise CheckFailed(name, [reason]) from error
         x = torch.randn(BATCH, max_len, d_model, dtype=torch.float64)
         failures: list[str] = []
         for check in CHECKS:
@@ -37,6 +41,14 @@ def check_mixer(build: Callable[..., nn.Module], d_model: int = 16, max_len: int
                 break  # nothing else can be said of it
     if failures:
         raise CheckFailed(name, failures)
+
+
+def check_architecture(text: str, d_model: int) -> None:
+    """Every mixer of an architecture that is somebody else's; ours keep their promises."""
+    for spec in build_architecture(text).pattern:
+        mixer = mixers.get(spec.name)
+        if not mixer.__module__.startswith("mecheval."):
+            check_mixer(mixer, d_model, **mixers.check(spec))
 
 
 def _keeps_its_shape(mixer: nn.Module, x: Stream) -> Findings:

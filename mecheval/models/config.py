@@ -6,7 +6,7 @@ from typing import Annotated
 from pydantic import Field
 
 from mecheval.models.architecture import Architecture
-from mecheval.models.named import architectures, mixers
+from mecheval.models.named import architectures, mixers, models
 from mecheval.options import checked
 from mecheval.registry import Registry
 from mecheval.spec import Spec
@@ -16,7 +16,7 @@ from mecheval.spec import Spec
 class ModelConfig:
     """Everything that determines a model but its vocabulary and seed. `init_*` are multiples of the paper's start."""
 
-    architecture: Annotated[str, Field(description="an architecture or a mixer, with options")]
+    architecture: Annotated[str, Field(description="an architecture, a mixer or a model, with options")]
     d_model: Annotated[int, Field(ge=1, le=2**16, description="width of the stream")] = 64
     layers: Annotated[int, Field(ge=1, le=256, description="blocks")] = 2
     max_len: Annotated[int, Field(ge=1, le=2**20, description="longest document")] = 1024
@@ -28,16 +28,22 @@ class ModelConfig:
             object.__setattr__(self, name, value)
         spec = Spec.parse(self.architecture)
         object.__setattr__(self, "architecture", str(_home(spec).shortest(spec)))
-        for mixer in build_architecture(spec).pattern:
+        architecture = build_architecture(spec)
+        for mixer in architecture.pattern:
             mixers.check(mixer, d_model=self.d_model, max_len=self.max_len)
+        if architecture.whole:
+            models.check(spec, d_model=self.d_model, layers=self.layers, max_len=self.max_len)
 
 
 def build_architecture(text: str | Spec) -> Architecture:
-    """What an architecture's name stands for. A mixer by itself is an architecture, too."""
+    """What an architecture's name stands for. A mixer by itself is an architecture, too, and so is a whole model."""
     spec = Spec.parse(text) if isinstance(text, str) else text
-    return architectures.build(spec) if _home(spec) is architectures else Architecture((spec,))
+    home = _home(spec)
+    if home is models:
+        models.check(spec)
+        return Architecture((), whole=spec)
+    return architectures.build(spec) if home is architectures else Architecture((spec,))
 
 
 def _home(spec: Spec) -> Registry:
-    by_itself = spec.name not in architectures.names() and spec.name in mixers.names()
-    return mixers if by_itself else architectures
+    return next((home for home in (architectures, mixers, models) if spec.name in home.names()), architectures)

@@ -1,4 +1,4 @@
-"""The mixers and architectures that can be named."""
+"""The mixers, architectures and whole models that can be named."""
 
 from mecheval.models import choices
 from mecheval.registry import Registry
@@ -14,6 +14,8 @@ for name, target in {
     "mamba": "mamba:Mamba",
 }.items():
     mixers.add(name, f"mecheval.models.mixers.{target}", options=getattr(choices, target.partition(":")[2]))
+
+models = Registry("model", given=("vocab_size", "d_model", "layers", "max_len"))  # all of them strangers'
 
 architectures = Registry("architecture")
 for name in ("attention", "base_conv", "based", "delta_net", "h3", "hyena", "mamba"):

@@ -7,6 +7,7 @@ from typing import Any
 
 from mecheval.errors import InvalidInput
 from mecheval.experiment import Experiment
+from mecheval.models.config import build_architecture
 from mecheval.spec import Scalar, Spec
 from mecheval.tasks import tasks
 
@@ -31,6 +32,12 @@ class Size:
             return self.rates
         every = sorted({rate for rates in self.rates.values() for rate in rates})
         return self.rates.get(Spec.parse(architecture).name, every)
+
+    def fields_of(self, architecture: str) -> Mapping[str, Any]:
+        """A whole model of somebody else's keeps its own start."""
+        if not build_architecture(architecture).whole:
+            return self.fields
+        return {name: value for name, value in self.fields.items() if not name.startswith("model.init.")}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +68,7 @@ class Scale:
             for rate, seed in product(size.rates_of(architecture), self.seeds):
                 own = {"task": str(spec), "model.architecture": architecture, "model.d_model": width}
                 own |= {"model.layers": depth, "train.lr": rate, "seed": seed}
-                yield Experiment.of({**own, **size.fields, **(fields or {})})
+                yield Experiment.of({**own, **size.fields_of(architecture), **(fields or {})})
 
     def widest(self) -> "Scale":
         """The same with the largest width alone."""

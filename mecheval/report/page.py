@@ -31,12 +31,12 @@ def page(study: Study) -> str:
     """Everything that comes from files is escaped."""
     sheets, verdict = _sheets(study), verdicts(study)
     name = study.recipe or study.folder.resolve().name
-    return _rendered(
+    return rendered(
         "report.html",
         title=f"{name} · {study.scale}" if study.scale else name,
         name=name,
         study=study,
-        figures=[_shown(sheet) for sheet in sheets],
+        figures=[shown(sheet) for sheet in sheets],
         verdicts=verdict.to_dict("records"),
         honesty=facts.honesty(study),
         provenance=facts.provenance(study),
@@ -47,18 +47,20 @@ def page(study: Study) -> str:
 
 def figure_page(sheet: Sheet) -> str:
     """One figure alone, as live as in a report."""
-    return _rendered("figure.html", title=sheet.title, figure=_shown(sheet))
+    return rendered("figure.html", title=sheet.title, figure=shown(sheet))
 
 
-def _rendered(template: str, **values: Any) -> str:
-    environment = Environment(loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined)
+def rendered(template: str, folder: Path = TEMPLATES, **values: Any) -> str:
+    """A template of this or of another folder, with this one's style and scripts."""
+    loader = FileSystemLoader([folder, TEMPLATES])
+    environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined)
     environment.filters |= {"percent": percent, "task": names.task}
     parts = {name: Markup((TEMPLATES / name).read_text(encoding="utf-8")) for name in ("report.css", "vega.js")}
     return environment.get_template(template).render(**values, style=parts["report.css"], vega=parts["vega.js"])
 
 
 def percent(value: Any, digits: int = 1) -> str:
-    return "–" if value is None or value != value else f"{100 * value:.{digits}f} %"
+    return "–" if value is None or value != value else f"{round(100 * value, digits) + 0.0:.{digits}f} %"  # no −0
 
 
 def _sheets(study: Study) -> list[Sheet]:
@@ -79,7 +81,8 @@ def _on_the_way(rows: DataFrame) -> bool:
     return bool(shares.groupby("key")["step"].nunique().gt(1).any())
 
 
-def _shown(sheet: Sheet) -> dict[str, Any]:
+def shown(sheet: Sheet) -> dict[str, Any]:
+    """What a template draws: live and still."""
     return {"sheet": sheet, "spec": sheet.spec(), "still": still(sheet)}
 
 

@@ -1,7 +1,7 @@
 """A folder of runs as a report sees it: what was planned, what became of it, and every number."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +57,12 @@ class Study:
         recipe, scale = (plan.recipe, plan.scale) if plan else (None, None)
         return cls(Path(folder), recipe, scale, runs, rows, curves)
 
+    @classmethod
+    def joined(cls, studies: Sequence["Study"]) -> "Study":
+        """As one, of the same scale, in the folder and by the name of the first."""
+        tables = {name: _joined([getattr(study, name) for study in studies]) for name in ("runs", "rows", "curves")}
+        return replace(studies[0], **tables)
+
     @property
     def counts(self) -> dict[str, int]:
         """Runs by outcome, those that are nought included."""
@@ -79,6 +85,13 @@ class Study:
 
 def outcomes(found: Series) -> dict[str, int]:
     return {name: int((found == name).sum()) for name in OUTCOMES}
+
+
+def _joined(tables: Sequence[DataFrame]) -> DataFrame:
+    """By their lines, since columns that only some have would lose their kinds."""
+    filled = [table for table in tables if len(table)] or list(tables[:1])
+    columns = list(dict.fromkeys(name for table in filled for name in table.columns))
+    return DataFrame([line for table in filled for line in table.to_dict("records")], columns=columns)
 
 
 def _table(results: Results, name: str, runs: DataFrame) -> DataFrame:

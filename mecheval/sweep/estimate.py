@@ -98,13 +98,13 @@ def _tokens(experiments: Sequence[Experiment]) -> dict[str, int]:
 def measured(experiment: Experiment) -> Cost:
     from mecheval.metrics.behaviour import behaviour
     from mecheval.metrics.judgement import judgement
-    from mecheval.models.language_model import LanguageModel
+    from mecheval.models.build import build_model
     from mecheval.training.batches import Batches
     from mecheval.training.train import Training, train
 
     task, seed, asked = experiment.documents, experiment.seed, experiment.eval
     config = replace(experiment.train, documents=0, epochs=None, steps=STEPS, stop=None, lr=1e-9)
-    model = LanguageModel(experiment.model, task.vocab_size, seed)
+    model = build_model(experiment.model, task.vocab_size, seed)
     batches = Batches(task, seed, config)
     steps = train(Training.start(model, config), config, batches, lambda model: {"loss": 0.0}, STEPS)
     docs = task.documents(seed, "dev", 0, DOCUMENTS)

@@ -9,12 +9,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from mecheval.models.language_model import LanguageModel
+from mecheval.models.build import Model
 from mecheval.training.batches import Batch, Batches
 from mecheval.training.config import Row, TrainConfig
 from mecheval.training.schedule import rate
 
-Evaluate = Callable[[LanguageModel], Row]
+Evaluate = Callable[[Model], Row]
 
 
 class Diverged(Exception):
@@ -29,7 +29,7 @@ class Diverged(Exception):
 class Training:
     """A model on its way. `tensors` and `numbers` are all that a checkpoint needs."""
 
-    model: LanguageModel
+    model: Model
     optimiser: torch.optim.AdamW
     step: int = 0
     loss: float = math.nan  # of the last step
@@ -37,7 +37,7 @@ class Training:
     curve: list[Row] = field(default_factory=list)
 
     @classmethod
-    def start(cls, model: LanguageModel, config: TrainConfig) -> "Training":
+    def start(cls, model: Model, config: TrainConfig) -> "Training":
         return cls(model, adamw(model, config))
 
     def tensors(self) -> dict[str, Tensor]:
@@ -65,7 +65,7 @@ class Training:
         self.losses, self.curve = list(numbers["losses"]), list(numbers["curve"])
 
 
-def adamw(model: LanguageModel, config: TrainConfig) -> torch.optim.AdamW:
+def adamw(model: Model, config: TrainConfig) -> torch.optim.AdamW:
     """§4.1: AdamW (0.9, 0.999), ε 1e-8, no weight decay."""
     return torch.optim.AdamW(
         model.parameters(), lr=config.lr, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.0, fused=True
@@ -80,7 +80,7 @@ def train(
     A caller may leave after any step and come back.
     """
     model, optimiser = training.model, training.optimiser
-    device = model.embedding.weight.device
+    device = next(model.parameters()).device
     while training.step < config.total and not _solved(training, config):
         learning_rate = rate(config, training.step)
         for group in optimiser.param_groups:
@@ -105,13 +105,13 @@ def train(
         yield row
 
 
-def query_loss(model: LanguageModel, batch: Batch) -> Tensor:
+def query_loss(model: Model, batch: Batch) -> Tensor:
     """Cross-entropy where the model is asked, and nowhere else."""
     logits = model(batch.tokens, batch.at)
     return F.cross_entropy(logits.flatten(end_dim=1), batch.answers.flatten())
 
 
-def gradient_norm(model: LanguageModel) -> float:
+def gradient_norm(model: Model) -> float:
     gradients = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
     norm = float(torch.nn.utils.get_total_norm(gradients))
     if math.isfinite(norm):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks.rivals import component_sites, pyvene_cells
+from mecheval.bench.pyvene_grid import component_sites, pyvene_cells
 from mecheval.interventions.interchange import interchange
 from mecheval.models.config import ModelConfig
 from mecheval.models.language_model import LanguageModel

@@ -10,7 +10,7 @@ from micro import MICRO
 from mecheval.errors import InvalidInput
 from mecheval.experiment import Experiment
 from mecheval.models.language_model import LanguageModel
-from mecheval.plugins import load_plugin
+from mecheval.plugins import load_plugin, register_model
 from mecheval.recipes import SCALES, all_recipes, named, recipe, scale_named
 from mecheval.recipes.recipe import ARCHITECTURES, recipes
 from mecheval.runner import run
@@ -63,6 +63,18 @@ def made(name, scale):
     """The experiments themselves, of one rate and seed."""
     alike = {canonical_json({**e, "train.lr": 1e-3, "seed": 0}): {**e, "train.lr": 1e-3} for e in asked(name, scale)}
     return [Experiment.of(fields) for fields in alike.values()]
+
+
+def test_a_strangers_whole_model_keeps_its_own_start(own_names):
+    class Whole:
+        """Theirs."""
+
+        def __init__(self, vocab_size: int, d_model: int, layers: int, max_len: int) -> None: ...
+
+    register_model("theirs")(Whole)
+    for experiment in SCALES["quick"].experiments("recall", ["theirs", "mamba"]):
+        start = {experiment.model.init_linear, experiment.model.init_embedding}
+        assert start == ({1.0} if experiment.model.architecture == "theirs" else {3.0, 5.0})
 
 
 def test_the_recipes_are_the_papers_figures_in_order_and_then_ours():

@@ -79,7 +79,7 @@ def folder(tmp_path_factory):
     }
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(mixers, "_targets", {**mixers._targets, "breaks": Breaks})
-        patch.setattr("mecheval.runner.check_mixer", lambda *arguments, **options: None)
+        patch.setattr("mecheval.runner._check_strangers", lambda experiment: None)
         experiments = {name: Experiment.of(SMALL | fields) for name, fields in made.items()}
         for name in ("done", "other", "diverged", "damaged"):
             run(experiments[name], out)

@@ -15,6 +15,7 @@ from mecheval.models.choices import ChannelState, Expand, MaybeTaps, ScanBackend
 from mecheval.models.layers import Reads, ShortConvSilu, gathered
 from mecheval.models.ops.selective_read import selective_read
 from mecheval.models.ops.selective_scan import read_states, selective_scan, selective_states, went_on
+from mecheval.models.ops.softplus_linear import softplus_linear
 from mecheval.models.site import Site
 
 Stream = Float[Tensor, "batch time d_model"]
@@ -96,7 +97,7 @@ class Mamba(nn.Module):
     def _selected(self, x: Float[Tensor, "batch time d_inner"]) -> tuple[Tensor, Tensor, Tensor]:
         """dt, B and C."""
         dt, B, C = self.x_proj(x).split([self.dt_rank, self.d_state, self.d_state], dim=-1)
-        return self.dt(F.softplus(self.dt_proj(dt))), B, C
+        return self.dt(softplus_linear(dt, self.dt_proj.weight, self.dt_proj.bias)), B, C
 
     @torch.no_grad()
     def _start_dt(self) -> None:

@@ -30,7 +30,7 @@ class _CompiledNorm(torch.autograd.Function):
 
         rows, y = x.view(-1, x.shape[-1]), torch.empty_like(x)
         scale = x.new_empty(len(rows))
-        forward(*_arrays(rows, weight), eps, *_arrays(y.view_as(rows), scale))
+        forward(*_arrays(rows, weight, y.view_as(rows), scale), *[eps])
         ctx.save_for_backward(x, weight, scale)
         return y
 

@@ -26,11 +26,12 @@ def emergence(study: Study) -> Sheet:
     rows = at_chosen(study, study.rows)
     last = [f"blocks.{int(n) - 1}.block_in" for n in rows["model.layers"]]
     wanted = (rows["metric"] == "share") & (rows["condition"] == "restored") & (rows["split"] == "dev")
-    mine = rows[wanted & (rows["site"] == last) & rows["role"].isin(list(names.ROLES))]
+    roles = {role: colour for role, colour in names.ROLES.items() if role != "divider"}  # which holds nothing
+    mine = rows[wanted & (rows["site"] == last) & rows["role"].isin(list(roles))]
     shares = mine.assign(series=mine["role"].str.replace("_", " "), quantity="share")
     trained = at_chosen(study, study.curves).assign(series="training")
     table = _curves([shares, *(_quantity(trained, name) for name in ("loss", "gradient_norm"))])
-    colours = {role.replace("_", " "): colour for role, colour in names.ROLES.items() if role != "divider"}
+    colours = {role.replace("_", " "): colour for role, colour in roles.items()}
     used = {role: colour for role, colour in colours.items() if role in set(table["series"])}
     kinds = {ROWS["share"]: SHARE} if len(shares) else {}
     kinds |= {ROWS["loss"]: LOG, ROWS["gradient_norm"]: LOG}

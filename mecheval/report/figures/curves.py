@@ -17,6 +17,7 @@ from mecheval.report.vega import Chart, colour, titled
 SHARE, LOG = "share", "log"  # axes of a row
 
 LEFT, RIGHT = 0.85, 1.35  # inches for labels and legend
+FEW = 30  # points of a line that are shown one by one, since a line may have but one
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,8 @@ class Curves:
         labels["format"] = "~g" if kind == LOG else ".0%"
         scale = altair.Scale(type="log") if kind == LOG else altair.Scale(domain=list(self._ends(row)), clamp=True)
         steps = altair.Scale(domain=[0, int(self.table["step"].max())])
-        lines = altair.Chart(table).mark_line(strokeWidth=1.6)
+        dots = {"size": 14} if self._few else False
+        lines = altair.Chart(table).mark_line(strokeWidth=1.6, point=dots)
         lines = lines.encode(
             x=altair.X("step:Q", axis=altair.Axis(grid=False, tickCount=4), scale=steps),
             y=altair.Y("value:Q", title=row if first else None, scale=scale, axis=altair.Axis(**labels)),
@@ -91,6 +93,10 @@ class Curves:
         rule = rule.encode(x="step:Q", color=colour(self.colours), tooltip=["text:N", "step:Q"])
         return altair.layer(lines, rule) if len(marks) else altair.layer(lines)
 
+    @property
+    def _few(self) -> bool:
+        return bool(self.table.groupby(["panel", "row", "series", "run"]).size().max() <= FEW)
+
     def _ends(self, row: str) -> tuple[float, float]:
         """Of an axis of shares: beyond 0 and 100 % only where something is there."""
         values = self.table.loc[self.table["row"] == row, "value"]
@@ -100,7 +106,8 @@ class Curves:
         self, axis: Axes, table: DataFrame, ends: tuple[float, float] | None, marks: DataFrame, label: bool
     ) -> None:
         for (series, _), line in table.groupby(["series", "run"], sort=False):
-            axis.plot(line["step"], line["value"], color=self.colours[series], linewidth=1.3, alpha=0.9)
+            dots: Any = {"marker": ".", "markersize": 3.5} if self._few else {}
+            axis.plot(line["step"], line["value"], color=self.colours[series], linewidth=1.3, alpha=0.9, **dots)
         for mark in marks.to_dict("records"):
             axis.axvline(mark["step"], color=self.colours.get(mark["series"], GREY), linestyle=":", linewidth=1)
         if label and len(marks):

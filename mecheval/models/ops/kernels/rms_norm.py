@@ -7,7 +7,7 @@ FAST = {"reassoc", "contract"}  # sums over channels may change their order
 
 
 @njit(cache=True, fastmath=FAST, error_model="numpy")
-def forward(x, weight, eps, y, scale):
+def forward(x, weight, y, scale, eps):
     """Writes `y` and, for each row, the `scale` that its numbers were multiplied by."""
     rows, channels = x.shape
     one = x.dtype.type(1)

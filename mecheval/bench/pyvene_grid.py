@@ -10,6 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from mecheval.bench.rivals import package
 from mecheval.models.language_model import LanguageModel
 from mecheval.models.site import sites as all_sites
 from mecheval.tasks.batch import Documents
@@ -28,8 +29,7 @@ def pyvene_cells(
     model: LanguageModel, clean: Documents, wrong: Documents, sites: Sequence[str], roles: Sequence[str]
 ) -> Iterator[tuple[str, str, Float[Tensor, "documents vocab"]]]:
     """Logits at the query for every site and role, the clean activation put into the corrupt run."""
-    import pyvene
-
+    pyvene = package("pyvene")
     own: Any = copy.deepcopy(model)  # pyvene removes hooks that are not its own
     own.device = model.embedding.weight.device  # … and asks for this
     outputs = pyvene.models.constants.CONST_OUTPUT_HOOK

@@ -1,0 +1,95 @@
+"""Single ops, forward and backward, against their plain forms and other people's."""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from mecheval.bench.line import Job, Line, skipped, times_as_fast
+from mecheval.bench.measure import interleaved
+from mecheval.bench.plain import conv1d, fft_conv, published_scan
+from mecheval.bench.rivals import Missing, fla_delta_rule, mambapy_scan
+from mecheval.bench.size import Size
+from mecheval.experiment import Settings
+from mecheval.models.ops.delta_rule import delta_rule, delta_rule_ref
+from mecheval.models.ops.long_conv import long_conv, long_conv_ref
+from mecheval.models.ops.selective_scan import selective_scan, selective_scan_ref
+from mecheval.models.ops.short_conv import short_conv, short_conv_ref
+from mecheval.runner import prepared
+
+CAPTION = (
+    "Forward and backward at the sizes of a model of width 64 on AR: 68 tokens, a batch of 32; the scan with 128 "
+    "channels of 16 states, the delta rule with one head of 64, convolutions of 128 channels. *ref* is our own plain "
+    "twin."
+)
+TIME = 68
+Op = Callable[..., Tensor]
+Rivals = dict[str, Callable[[], Op]]
+
+
+def jobs(size: Size) -> Iterator[Job]:
+    for name in CONTESTS:
+        yield Job(name, partial(lines, name, size), weight=4 * size.rounds)
+
+
+def lines(name: str, size: Size) -> Iterator[Line]:
+    """Those that are here, then why the others are not."""
+    inputs, ours, rivals = CONTESTS[name](size)
+    contestants, absent = {"ours": _both(ours, inputs)}, {}
+    for other, make in rivals.items():
+        try:
+            contestants[other] = _both(make(), inputs)
+        except Missing as error:
+            absent[other] = str(error)
+    with prepared(Settings()):
+        times = interleaved(contestants, size.rounds)
+    for other in list(times)[1:]:
+        yield times_as_fast(name, other, times["ours"], times[other])
+    yield from (skipped(name, other, reason) for other, reason in absent.items())
+
+
+def _both(op: Op, inputs: list[Tensor]) -> Callable[[], object]:
+    return lambda: torch.autograd.grad(op(*inputs).sum(), inputs)
+
+
+def _scan(size: Size) -> tuple[list[Tensor], Op, Rivals]:
+    x, dt = _drawn(size, TIME, 2 * size.width), _drawn(size, TIME, 2 * size.width)
+    B, C = _drawn(size, TIME, 16), _drawn(size, TIME, 16)
+    A, D = -torch.arange(1.0, 17).repeat(2 * size.width, 1), torch.ones(2 * size.width)
+    rivals: Rivals = {"ref": lambda: selective_scan_ref, "published": lambda: published_scan, "mambapy": mambapy_scan}
+    return _trained(x, F.softplus(dt - 3), A, B, C, D), selective_scan, rivals
+
+
+def _delta(size: Size) -> tuple[list[Tensor], Op, Rivals]:
+    q, k, v = (_drawn(size, TIME, 1, size.width) for _ in range(3))
+    inputs = _trained(q, F.normalize(k, dim=-1), v, _drawn(size, TIME, 1).sigmoid())
+    return inputs, delta_rule, {"ref": lambda: delta_rule_ref, "fla's naive rule": fla_delta_rule}
+
+
+def _short(size: Size) -> tuple[list[Tensor], Op, Rivals]:
+    channels = 2 * size.width
+    inputs = _trained(_drawn(size, TIME, channels), torch.randn(channels, 4), torch.zeros(channels))
+    return inputs, short_conv, {"ref": lambda: short_conv_ref, "conv1d": lambda: conv1d}
+
+
+def _long(size: Size) -> tuple[list[Tensor], Op, Rivals]:
+    inputs = _trained(_drawn(size, TIME, 2 * size.width), torch.randn(TIME, 2 * size.width))
+    return inputs, long_conv, {"ref": lambda: long_conv_ref, "FFT": lambda: fft_conv}
+
+
+CONTESTS: dict[str, Callable[[Size], tuple[list[Tensor], Op, Rivals]]] = {
+    "selective scan": _scan,
+    "delta rule": _delta,
+    "short convolution": _short,
+    "long convolution": _long,
+}
+
+
+def _drawn(size: Size, *shape: int) -> Tensor:
+    return torch.randn(size.batch, *shape)
+
+
+def _trained(*inputs: Tensor) -> list[Tensor]:
+    return [tensor.requires_grad_() for tensor in inputs]

@@ -1,0 +1,141 @@
+"""A train step of every architecture and width, against its plain form, packaged rivals and the machine's limit."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from mecheval.bench.flops import flops, gemm, gemm_rate
+from mecheval.bench.line import Job, Line, skipped, times_as_fast
+from mecheval.bench.measure import Times, interleaved
+from mecheval.bench.plain import Ops, plain_step, published, twins, usual_convolutions
+from mecheval.bench.rivals import Missing, fla_delta_rule, mambapy_model, mambapy_scan, transformers_model
+from mecheval.bench.size import Size
+from mecheval.experiment import Settings
+from mecheval.models.config import ModelConfig
+from mecheval.models.language_model import LanguageModel
+from mecheval.models.ops.delta_rule import delta_rule
+from mecheval.models.ops.selective_scan import selective_scan
+from mecheval.runner import prepared
+from mecheval.tasks.recall import Recall
+from mecheval.training.batches import Batches
+from mecheval.training.config import TrainConfig
+from mecheval.training.train import Training, train
+
+CAPTION = (
+    "A train step (forward, backward, gradient norm, AdamW) of 2 layers. *plain* is what the authors' code does: "
+    "logits at all positions, cross-entropy over all positions with the label −100 where nothing is asked, torch's "
+    "default AdamW, every op by its `_ref` twin. *conv1d and FFT*: the plain form with convolutions as zoology has "
+    "them. *published scan*: the plain form with the sequential scan as state-spaces/mamba publishes it; *mambapy's "
+    "scan*: with mambapy's; *mambapy's mixer* and *transformers* are those packages' own modules. *plain: losses* is "
+    "how far the losses of both are apart after 4 updates. *GEMM peak* is the share of the machine's limit, one core,"
+    " float32: matrix products, attention's products (the half that is causal), triangular solves and Fourier "
+    "transforms, and for each token, channel and state of the scan 7 operations forward and 19 backward (4 and 10 in "
+    "the last layer, which is read at one token), over the rate of a product of 1,024 × 1,024 matrices in the same "
+    "rounds. Norms, activations, gates, short convolutions and the optimiser are not counted."
+)
+UPDATES = 4
+Step = Callable[[], float]  # trains once, tells the loss
+
+
+def jobs(size: Size) -> Iterator[Job]:
+    for architecture in size.architectures:
+        for d_model in size.widths:
+            arena = Arena(architecture, d_model, size)
+            yield Job(f"{architecture} d={d_model}", arena.lines, weight=size.rounds * (4 + d_model / 16))
+
+
+@dataclass(frozen=True)
+class Arena:
+    """Everybody who trains the same model on the same documents."""
+
+    architecture: str
+    d_model: int
+    size: Size
+
+    def lines(self) -> Iterator[Line]:
+        what = f"{self.architecture} d={self.d_model}"
+        with prepared(Settings()):
+            steps, absent = self.contestants()
+            ends = {name: [step() for _ in range(UPDATES + 1)][-1] for name, step in steps.items()}
+            times = interleaved({**steps, "gemm": gemm()}, self.size.rounds)
+            work = flops(steps["ours"])
+        for name in list(steps)[1:]:
+            yield times_as_fast(what, name, times["ours"], times[name])
+        yield Line(what, "plain: losses", abs(ends["ours"] - ends["plain"]), "apart")
+        yield _share(what, work, times["ours"], times["gemm"])
+        yield from (skipped(what, name, reason) for name, reason in absent.items())
+
+    def contestants(self) -> tuple[dict[str, Step], dict[str, str]]:
+        """Those that are here, and why the others are not."""
+        plain, absent = twins(), dict[str, str]()
+        steps = {"ours": self.ours(), "plain": self.plain(plain)}
+        for name, make in self._rivals(plain).items():
+            try:
+                steps[name] = make()
+            except Missing as error:
+                absent[name] = str(error)
+        return steps, absent
+
+    def _rivals(self, plain: Ops) -> dict[str, Callable[[], Step]]:
+        if self.architecture == "mamba":
+            return {
+                "published scan": lambda: self.plain({**plain, **published()}),
+                "mambapy's scan": lambda: self.plain({**plain, selective_scan: mambapy_scan()}),
+                "mambapy's mixer": lambda: self._plainly(mambapy_model(self.model())),
+                "transformers": self._transformers,
+            }
+        if self.architecture == "delta_net":
+            return {"fla's naive rule": lambda: self.plain({**plain, delta_rule: fla_delta_rule()})}
+        if self.architecture == "attention":
+            return {}
+        return {"conv1d and FFT": lambda: self.plain({**plain, **usual_convolutions()})}
+
+    def ours(self) -> Step:
+        """The training loop itself, one step at a time."""
+        batches = self.batches
+        training = Training.start(self.model(), batches.config)
+        steps = train(training, batches.config, batches, lambda model: {"loss": 0.0}, every=10**9)
+
+        def step() -> float:
+            next(steps)
+            return training.loss
+
+        return step
+
+    def plain(self, ops: Ops) -> Step:
+        return self._plainly(self.model(), ops)
+
+    def _plainly(self, model: LanguageModel, ops: Ops | None = None) -> Step:
+        return plain_step(model, model.parameters(), self.batches, ops or {})
+
+    def _transformers(self) -> Step:
+        model = transformers_model(self.model())
+
+        def logits(tokens: Tensor) -> Tensor:
+            found: Tensor = model(tokens).logits
+            return found
+
+        return plain_step(logits, model.parameters(), self.batches, {})
+
+    def model(self) -> LanguageModel:
+        config = ModelConfig(architecture=self.architecture, d_model=self.d_model, max_len=self.size.max_len)
+        return LanguageModel(config, self.task.vocab_size)
+
+    @property
+    def task(self) -> Recall:
+        return Recall(pairs=self.size.pairs, vocab=self.size.vocab)
+
+    @property
+    def batches(self) -> Batches:
+        config = TrainConfig(documents=0, steps=10**9, batch=self.size.batch, schedule="constant", warmup=0.0)
+        return Batches(self.task, 0, config)
+
+
+def _share(what: str, work: int, ours: Times, product: Times) -> Line:
+    """Of the peak, which is the fastest product of all rounds."""
+    peak = gemm_rate(min(product.cpu))
+    shares = [100 * work / time / 1e6 / peak for time in sorted(ours.cpu)]
+    note = f"{work / 1e9:.2f} GFLOP at {peak:.0f} GFLOP/s"
+    middle = 100 * work / ours.spreads()["cpu_ms"].median / 1e6 / peak
+    return Line(what, "GEMM peak", middle, "%", shares[-1], shares[0], ours.spreads(), note=note)

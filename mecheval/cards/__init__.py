@@ -1,0 +1,1 @@
+"""The mechanism card: what there is to say about one mixer, on one page, in minutes."""

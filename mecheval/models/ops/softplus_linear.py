@@ -1,0 +1,48 @@
+"""Mamba's step sizes: y = softplus(W x + b), of few inputs x."""
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from mecheval.models.ops.compiled import not_compiled
+
+Inputs = Float[Tensor, "batch time input"]
+Weight = Float[Tensor, "channel input"]
+Bias = Float[Tensor, " channel"]
+FEW = 32  # inputs; of more, a matrix product is faster
+
+
+def softplus_linear(x: Inputs, weight: Weight, bias: Bias) -> Float[Tensor, "batch time channel"]:
+    if x.shape[2] > FEW or not x.numel() or not_compiled(x, weight, bias):
+        return softplus_linear_ref(x, weight, bias)
+    return _Compiled.apply(x.contiguous(), weight, bias)  # type: ignore[no-untyped-call]
+
+
+def softplus_linear_ref(x: Inputs, weight: Weight, bias: Bias) -> Float[Tensor, "batch time channel"]:
+    return F.softplus(F.linear(x, weight, bias))
+
+
+class _Compiled(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        from mecheval.models.ops.kernels.softplus_linear import forward
+
+        inputs, y = weight.t().contiguous(), x.new_empty(*x.shape[:2], len(weight))
+        ctx.save_for_backward(x, inputs, bias)
+        forward(*(tensor.detach().numpy() for tensor in (x.flatten(0, 1), inputs, bias, y.flatten(0, 1))))
+        return y
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor, ...]:
+        from mecheval.models.ops.kernels.softplus_linear import backward
+
+        x, weight, bias = ctx.saved_tensors
+        gx, gweight, gbias = torch.empty_like(x), torch.zeros_like(weight), torch.zeros_like(bias)
+        given = x.flatten(0, 1), weight, bias, g.contiguous().flatten(0, 1), gx.flatten(0, 1), gweight, gbias
+        backward(*(tensor.detach().numpy() for tensor in given))
+        return gx, gweight.t(), gbias

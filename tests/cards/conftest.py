@@ -1,0 +1,23 @@
+"""A shelf of cards, made once."""
+
+from functools import cache
+
+import pytest
+from cards.shelf import SOUND, STRANGERS, made
+
+
+@pytest.fixture(scope="session")
+def shelf(tmp_path_factory):
+    """Where the cards are."""
+    return tmp_path_factory.mktemp("shelf")
+
+
+@pytest.fixture(scope="session")
+def of(shelf):
+    """The card of a stranger, or of whatever a text names."""
+
+    @cache
+    def named(name):
+        return made(f"{STRANGERS / SOUND[name]}:{name}" if name in SOUND else name, shelf)[0]
+
+    return named

@@ -1,0 +1,46 @@
+"""What gets no card gets one clear line, exit 2, and leaves nothing behind."""
+
+import pytest
+from cards import refusals
+from cards.shelf import STRANGERS, alone
+
+from mecheval.cli import main
+
+
+@pytest.fixture(autouse=True)
+def empty(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with alone() as started:
+        yield
+    assert started == []
+
+
+def refused(capsys, *arguments):
+    assert main(["card", *arguments]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    return [line.removeprefix("error: ") for line in captured.err.splitlines() if line.startswith("error: ")]
+
+
+@pytest.mark.parametrize(("content", "asked", "named"), refusals.BROKEN, ids=lambda value: repr(value)[-40:])
+@pytest.mark.parametrize("form", [[], ["--json"], ["--dry-run"]], ids=lambda form: "".join(form) or "plain")
+def test_a_file_that_is_not_right_is_refused_in_a_line_with_the_place(content, asked, named, form, capsys, tmp_path):
+    (tmp_path / "my.py").write_text(content)
+    (line,) = refused(capsys, asked, *form)
+    assert [word for word in named if word not in line] == []
+    assert {path.name for path in tmp_path.iterdir()} <= {"my.py", "__pycache__"}
+
+
+@pytest.mark.parametrize(("arguments", "named"), refusals.NAMES, ids=lambda value: " ".join(value))
+def test_a_name_or_an_option_that_is_not_right_is_refused_in_a_line(arguments, named, capsys, tmp_path):
+    (line,) = refused(capsys, *arguments[1:])
+    assert [word for word in named if word not in line] == []
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("name", "reason"), refusals.BAD.items())
+def test_a_mixer_that_breaks_its_promises_gets_the_reason_and_no_card(name, reason, capsys, tmp_path):
+    lines = refused(capsys, f"{STRANGERS / 'bad.py'}:{name}")
+    assert all(line.startswith(f"{name}: ") for line in lines)
+    assert any(reason in line for line in lines)
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,61 @@
+"""The examples are what they say: checked, trained a few steps, intervened on."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mecheval.cli import main
+from mecheval.models.named import models
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+FIELDS = ["model.d_model=8", "train.steps=3", "train.batch=8", "eval.documents=16", "eval.grid_documents=16"]
+CLASSES = {"mixer": "Decay", "task": "Before", "model": "Small"}
+
+
+@pytest.fixture(autouse=True)
+def fresh(own_names, monkeypatch, tmp_path):
+    models.names()
+    monkeypatch.setattr(models, "_targets", dict(models._targets))
+    monkeypatch.chdir(tmp_path)
+
+
+def answered(capsys, *words):
+    assert main([*map(str, words), "--json"]) == 0, capsys.readouterr().err
+    return json.loads(capsys.readouterr().out)
+
+
+@pytest.mark.parametrize("kind", CLASSES)
+def test_an_example_keeps_its_promises_is_trained_and_intervened_on(kind, capsys):
+    text = f"{EXAMPLES / kind}.py:{CLASSES[kind]}"
+    assert main(["check", text]) == 0
+    assert "keeps every promise" in capsys.readouterr().out
+    task, model = (text, "attention") if kind == "task" else ("recall:pairs=3,vocab=16", text)
+    folder = answered(capsys, "run", task, model, *FIELDS)["folder"]
+    found = answered(capsys, "intervene", folder, "--plugin", text, "--documents", 16)
+    assert found["verdict"]["mechanism"] == "unsolved"
+    assert {"blocks.0.block_in", "blocks.1.block_in"} <= {row["site"] for row in found["rows"]}
+
+
+def test_the_mixers_inner_site_is_there_and_can_be_restored(capsys):
+    text = f"{EXAMPLES / 'mixer.py'}:Decay:heads=2"
+    assert "blocks.1.mixer.memory" in {site["name"] for site in answered(capsys, "list", "sites", text)}
+    folder = answered(capsys, "run", "recall:pairs=3,vocab=16", text, *FIELDS)["folder"]
+    site = "blocks.1.mixer.memory"
+    rows = answered(capsys, "intervene", folder, "--plugin", text, "--documents", 8, "--site", site)["rows"]
+    assert {row["role"] for row in rows if row["site"] == site} == {"key", "value", "next_key", "divider", "query"}
+
+
+def test_the_ten_lines_find_out_how_the_model_recalls():
+    done = subprocess.run([sys.executable, EXAMPLES / "ten_lines.py"], capture_output=True, text=True, check=True)
+    *curve, verdict = done.stdout.splitlines()
+    assert re.fullmatch(r"step \d+: accuracy (0\.99|1\.00)", curve[-1])
+    assert verdict.startswith("induction 1.0 {")
+
+
+@pytest.mark.parametrize("file", sorted(EXAMPLES.glob("*.py")), ids=lambda file: file.name)
+def test_every_example_is_in_the_readme(file):
+    assert f"({file.name})" in (EXAMPLES / "README.md").read_text()
