@@ -132,6 +132,6 @@ def test_the_place_of_a_constructor_is_a_file_and_a_line():
 
     first = Own.__init__.__code__.co_firstlineno
     assert where(Own).endswith(f"test_options.py:{first}")
-    assert where(Inherits).endswith(f"test_options.py:{first + 4}")
+    assert where(Inherits).endswith(f"test_options.py:{first + 3}")
     assert "test_options.py:" in where(Thing), "whose constructor nobody wrote"
     assert where(int) == "builtins"

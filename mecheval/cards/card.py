@@ -84,7 +84,8 @@ class Card:
         return f'<iframe srcdoc="{escape(self.html)}" style="width: 100%; height: 48rem; border: 0"></iframe>'
 
     def __repr__(self) -> str:
-        said = [f"{Spec.parse(line['task']).name}: {line['mechanism'] or line['state']}" for line in self._own]
+        names = [line["mechanism"] or ("no verdict" if line["accuracy"] else line["state"]) for line in self._own]
+        said = [f"{Spec.parse(line['task']).name}: {name}" for line, name in zip(self._own, names, strict=True)]
         return f"Card({self.facts['architecture']!r}, {self.facts['scale']!r}, {', '.join(said)})"
 
     @property

@@ -38,7 +38,8 @@ def _one_scale(evidence: Evidence) -> Iterator[str]:
 def _no_mechanism(evidence: Evidence) -> Iterator[str]:
     for line in evidence.own:
         if not line.solved:
-            why = "not solved" if line.accuracy else f"not measured ({line.state})"
+            judged = "not solved" if line.mechanism else "without a verdict (no site that one needs)"
+            why = judged if line.accuracy else f"not measured ({line.state})"
             yield f"{names.task(line.task)} is {why}: nothing can be said about how it recalls there."
 
 

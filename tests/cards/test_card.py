@@ -26,6 +26,20 @@ from mecheval.sweep.job import Outcome
 
 SIZED = replace(MICRO, seeds=SEEDS)
 TESTS = Path(__file__).parents[1]
+WHOLE = """
+from torch import nn
+
+
+class Gru(nn.Module):
+    def __init__(self, vocab_size: int, d_model: int, layers: int, max_len: int):
+        super().__init__()
+        self.embed = nn.Embedding(vocab_size, d_model)
+        self.cells = nn.GRU(d_model, d_model, layers, batch_first=True)
+        self.head = nn.Linear(d_model, vocab_size)
+
+    def forward(self, tokens):
+        return self.head(self.cells(self.embed(tokens))[0])
+"""
 
 
 def stamps(folder):
@@ -72,6 +86,16 @@ def test_a_strangers_mixer_has_a_card_though_nobody_has_heard_of_it(name, of):
         assert name in text
     assert found.verdicts["mechanism"].tolist() == ["unsolved"] * 6
     assert "<iframe" in found._repr_html_()
+
+
+def test_a_whole_model_without_sites_has_a_card_without_a_verdict(shelf, tmp_path):
+    file = tmp_path / "whole.py"
+    file.write_text(WHOLE)
+    found, started = made(f"{file}:Gru", shelf)
+    assert {name.split("-")[1] for name in started} <= {"Gru", *BASELINES}
+    assert repr(found) == "Card('Gru', 'micro', recall: no verdict, treecall: no verdict)"
+    assert any("without a verdict" in caveat for caveat in found.facts["caveats"])
+    assert "| Gru |" in found.markdown
 
 
 def test_mixing_weights_are_on_the_card_of_who_has_them(of):

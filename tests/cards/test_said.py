@@ -59,6 +59,7 @@ def test_a_card_that_is_as_good_as_can_be_has_one_caveat():
     ("changed", "words"),
     [
         ({"mechanism": "unsolved"}, "is not solved"),
+        ({"mechanism": ""}, "is without a verdict"),
         ({"mechanism": "", "accuracy": None, "state": "diverged"}, "is not measured (diverged)"),
         ({"accuracy": replace(SURE, value=0.6)}, "60% of the answers are right"),
         ({"mechanism": "mixed"}, "the verdict is mixed"),
