@@ -14,7 +14,7 @@ from mecheval.cli.app import all_of, app, whole
 from mecheval.errors import InvalidInput, RunFailed
 
 
-@app.command(epilog="Example: mecheval bench steps ops --quick")
+@app.command(epilog="Example: mecheval bench startup --quick")
 def bench(
     parts: Annotated[list[str] | None, typer.Argument(metavar="PART", help="all if left out; guard is one")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="a short look: one round, fewer sizes")] = False,

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from mecheval.cards.card import Card
 
 
-@app.command(epilog="Example: mecheval card my.py:MyMixer")
+@app.command(epilog="Example: mecheval card mamba:d_conv=2")
 def card(
     subject: Annotated[
         str, typer.Argument(metavar="SUBJECT", help="file.py:Class, a mixer or an architecture, with options")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from mecheval.report.contrasts import Comparison
 
 
-@app.command(epilog="Example: mecheval compare runs --by architecture --metric share --role value")
+@app.command(epilog="Example: mecheval compare runs --by architecture")
 def compare(
     folders: Annotated[list[Path], typer.Argument(metavar="DIR", help="folders with runs")],
     by: Annotated[str, typer.Option(metavar="FIELD", help="what the groups differ in: model.d_model, …")] = (

@@ -21,7 +21,7 @@ QUICK = Scale(
         widths=(64,),
         rates={**_ONE_RATE, "attention": (1e-3,), "mamba": (1e-2,)},
         options=_FOUR_PAIRS,
-        fields={**_RECALL, "train.steps": 2000},
+        fields={**_RECALL, "train.steps": 3000},
     ),
     treecall=Size(
         widths=(64,),
