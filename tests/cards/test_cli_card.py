@@ -86,5 +86,5 @@ def test_help_ends_in_an_example_and_does_not_wait_for_torch():
     code = "import sys, mecheval.cli as c; c.main(['card', '--help']); print({'torch', 'pandas'} & sys.modules.keys())"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     *_, example, heavy = [line for line in done.stdout.splitlines() if line.strip()]
-    assert example.strip() == "Example: mecheval card my.py:MyMixer"
+    assert example.strip() == "Example: mecheval card mamba:d_conv=2"
     assert heavy == "set()"
