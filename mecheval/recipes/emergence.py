@@ -9,4 +9,4 @@ from mecheval.recipes.recipe import Scale, recipe
 @recipe("emergence")
 def emergence(scale: Scale) -> Iterator[Experiment]:
     """AR: the mechanism at every evaluation during training, widest models."""
-    yield from scale.widest().experiments("recall", fields={"eval.grid_every": 1, "eval.grid": "short"})
+    yield from scale.aside().widest().experiments("recall", fields={"eval.grid_every": 1, "eval.grid": "short"})

@@ -19,12 +19,16 @@ Rates = Sequence[float] | Mapping[str, Sequence[float]]  # for all, or by archit
 
 @dataclass(frozen=True, kw_only=True)
 class Size:
-    """Of the experiments on one task: `options` are the task's, `fields` are of every experiment (`train.batch`, …)."""
+    """Of the experiments on one task: `options` are the task's, `fields` are of every experiment (`train.batch`, …).
+
+    `usual` rates, if any, are those of figures that are not about width.
+    """
 
     widths: Sequence[int]
     rates: Rates
     options: Mapping[str, Scalar] = field(default_factory=dict)
     fields: Mapping[str, Any] = field(default_factory=dict)
+    usual: Rates = ()
 
     def rates_of(self, architecture: str) -> Sequence[float]:
         """An architecture of somebody else's is tried at every rate."""
@@ -44,7 +48,7 @@ class Size:
 class Scale:
     """How large the experiments of any recipe are. `lengths` and `tokens` of a step are the recipe `cost`'s.
 
-    Figures that are not about width have all widths only where `every_width` is set.
+    Figures that are not about width have all widths and rates only where `every_width` is set.
     """
 
     name: str
@@ -72,12 +76,16 @@ class Scale:
 
     def widest(self) -> "Scale":
         """The same with the largest width alone."""
-        recall, treecall = (replace(size, widths=(max(size.widths),)) for size in self._sizes.values())
-        return replace(self, recall=recall, treecall=treecall)
+        return self._with(lambda size: replace(size, widths=(max(size.widths),)))
 
     def aside(self) -> "Scale":
-        """For figures that are not about width."""
-        return self if self.every_width else self.widest()
+        """For figures that are not about width: the widest models at their usual rates."""
+        if self.every_width:
+            return self
+        return self.widest()._with(lambda size: replace(size, rates=size.usual or size.rates))
+
+    def _with(self, change: Callable[[Size], Size]) -> "Scale":
+        return replace(self, recall=change(self.recall), treecall=change(self.treecall))
 
     @property
     def _sizes(self) -> Mapping[str, Size]:

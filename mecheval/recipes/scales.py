@@ -12,6 +12,7 @@ _FOUR_PAIRS = {"pairs": 4, "vocab": 64}  # with 8, attention is at chance after 
 _SHORT = {"max_len": 32}
 _RECALL: dict[str, Scalar] = {**_START, "train.batch": 128, "train.stop": 0.99, "eval.every": 100}
 _RECALL |= {"eval.documents": 512, "eval.grid": "stream"}  # figure 12 asks for this grid, and so shares runs
+_RECALL |= {"train.steps": 3000}
 _TREECALL = {**_START, "train.batch": 32, "train.bucket": 8, "eval.every": 500, "eval.documents": 512}
 
 _ONE_RATE = dict.fromkeys(("based", "delta_net", "hyena", "h3", "base_conv"), (3e-3,))
@@ -21,7 +22,7 @@ QUICK = Scale(
         widths=(64,),
         rates={**_ONE_RATE, "attention": (1e-3,), "mamba": (1e-2,)},
         options=_FOUR_PAIRS,
-        fields={**_RECALL, "train.steps": 3000},
+        fields=_RECALL,
     ),
     treecall=Size(
         widths=(64,),
@@ -38,13 +39,15 @@ SMALL = Scale(
         widths=(16, 32, 64),
         rates={**_TWO_RATES, "mamba": (3e-3, 1e-2)},
         options=_FOUR_PAIRS,
-        fields={**_RECALL, "train.steps": 4000},
+        fields=_RECALL,
+        usual=QUICK.recall.rates,
     ),
     treecall=Size(
         widths=(16, 32, 64),
         rates={**_TWO_RATES, "mamba": (1e-3, 3e-3)},
         options=_SHORT,
         fields={**_TREECALL, "train.steps": 3000},
+        usual=QUICK.treecall.rates,
     ),
     seeds=(0, 1, 2),
 )
