@@ -7,7 +7,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # one torch thread per process: two on a busy machine are many times slower than one
 export OMP_NUM_THREADS := 1
 
-.PHONY: demo test check fix docs bench guard torture slurm clean
+.PHONY: demo test check fix docs bench guard torture slurm reproduce clean
 
 demo: $(VENV)/ready
 	$(BIN)/mecheval demo
@@ -38,6 +38,10 @@ guard: $(VENV)/ready
 torture: $(VENV)/ready
 	$(BIN)/python tests/nursery.py --kills 1000
 	$(BIN)/python tests/sweep/torture.py --kills 40
+
+# hours: every run behind docs/results, and what is made of them
+reproduce: $(VENV)/ready
+	PATH="$(CURDIR)/$(BIN):$$PATH" sh docs/results/reproduce.sh
 
 # a real one-node Slurm, which must be installed (slurmctld, slurmd, munge), and root
 slurm: $(VENV)/ready

@@ -419,7 +419,7 @@ def warm_up() -> None:
             behaviour(training.model, Batches(experiment.documents, 0, experiment.train)[0]).rows("test", 0)
             for parameter in training.model.parameters():
                 parameter.grad = torch.zeros_like(parameter)
-            gradient_norm(training.model)
+            gradient_norm(training.model.parameters())
             training.optimiser.step()
             training.restore(unpacked(packed(training.tensors())), training.numbers())
     x, A, B, D = (np.zeros(shape, np.float32) for shape in ((1, 2, 4), (4, 2), (1, 2, 2), (4,)))

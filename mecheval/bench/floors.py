@@ -43,6 +43,7 @@ FLOORS: dict[tuple[str, str, str], Floor] = {
 }
 
 LOSSES_APART = Floor(5e-6, "at most")  # of our losses and the plain form's: 5 decimals
+LOSSES_IN_DOUBLE = Floor(1e-9, "at most")
 CHECKPOINTS = Floor(2, "at most")  # per cent of the training time
 
 
@@ -51,4 +52,6 @@ def floor_of(part: str, what: str, against: str) -> Floor | None:
         return CHECKPOINTS
     if part == "steps" and against == "plain: losses":
         return LOSSES_APART
+    if part == "steps" and against == "plain: losses in double":
+        return LOSSES_IN_DOUBLE
     return FLOORS.get((part, what, against))

@@ -1,28 +1,28 @@
 """Single ops, forward and backward, against their plain forms and other people's."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict
 from functools import partial
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from mecheval.bench.line import Job, Line, skipped, times_as_fast
-from mecheval.bench.measure import interleaved
 from mecheval.bench.plain import conv1d, fft_conv, published_scan
-from mecheval.bench.rivals import Missing, fla_delta_rule, mambapy_scan
+from mecheval.bench.rivals import fla_delta_rule, mambapy_scan
+from mecheval.bench.rounds import contest
 from mecheval.bench.size import Size
-from mecheval.experiment import Settings
 from mecheval.models.ops.delta_rule import delta_rule, delta_rule_ref
 from mecheval.models.ops.long_conv import long_conv, long_conv_ref
 from mecheval.models.ops.selective_scan import selective_scan, selective_scan_ref
 from mecheval.models.ops.short_conv import short_conv, short_conv_ref
-from mecheval.runner import prepared
 
 CAPTION = (
     "Forward and backward at the sizes of a model of width 64 on AR: 68 tokens, a batch of 32; the scan with 128 "
     "channels of 16 states, the delta rule with one head of 64, convolutions of 128 channels. *ref* is our own plain "
-    "twin."
+    "twin. Each has a process of its own."
 )
 TIME = 68
 Op = Callable[..., Tensor]
@@ -36,22 +36,19 @@ def jobs(size: Size) -> Iterator[Job]:
 
 def lines(name: str, size: Size) -> Iterator[Line]:
     """Those that are here, then why the others are not."""
-    inputs, ours, rivals = CONTESTS[name](size)
-    contestants, absent = {"ours": _both(ours, inputs)}, {}
-    for other, make in rivals.items():
-        try:
-            contestants[other] = _both(make(), inputs)
-        except Missing as error:
-            absent[other] = str(error)
-    with prepared(Settings()):
-        times = interleaved(contestants, size.rounds)
-    for other in list(times)[1:]:
-        yield times_as_fast(name, other, times["ours"], times[other])
-    yield from (skipped(name, other, reason) for other, reason in absent.items())
+    _, _, rivals = CONTESTS[name](size)
+    found = contest(contestant, ["ours", *rivals], size.rounds, op=name, size=asdict(size))
+    ours = found.times.pop("ours")
+    for other, theirs in found.times.items():
+        yield times_as_fast(name, other, ours, theirs)
+    yield from (skipped(name, other, reason) for other, reason in found.absent.items())
 
 
-def _both(op: Op, inputs: list[Tensor]) -> Callable[[], object]:
-    return lambda: torch.autograd.grad(op(*inputs).sum(), inputs)
+def contestant(op: str, size: Mapping[str, Any], name: str) -> Callable[[], object]:
+    """Forward and backward, for a process of its own."""
+    inputs, ours, rivals = CONTESTS[op](Size.of(size))
+    form = ours if name == "ours" else rivals[name]()
+    return lambda: torch.autograd.grad(form(*inputs).sum(), inputs)
 
 
 def _scan(size: Size) -> tuple[list[Tensor], Op, Rivals]:

@@ -1,15 +1,18 @@
 """A train step of every architecture and width, against its plain form, packaged rivals and the machine's limit."""
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
+import torch
 from torch import Tensor
 
 from mecheval.bench.flops import flops, gemm, gemm_rate
 from mecheval.bench.line import Job, Line, skipped, times_as_fast
-from mecheval.bench.measure import Times, interleaved
+from mecheval.bench.measure import Times
 from mecheval.bench.plain import Ops, plain_step, published, twins, usual_convolutions
-from mecheval.bench.rivals import Missing, fla_delta_rule, mambapy_model, mambapy_scan, transformers_model
+from mecheval.bench.rivals import fla_delta_rule, mambapy_model, mambapy_scan, transformers_model
+from mecheval.bench.rounds import contest
 from mecheval.bench.size import Size
 from mecheval.experiment import Settings
 from mecheval.models.config import ModelConfig
@@ -23,16 +26,18 @@ from mecheval.training.config import TrainConfig
 from mecheval.training.train import Training, train
 
 CAPTION = (
-    "A train step (forward, backward, gradient norm, AdamW) of 2 layers. *plain* is what the authors' code does: "
-    "logits at all positions, cross-entropy over all positions with the label −100 where nothing is asked, torch's "
-    "default AdamW, every op by its `_ref` twin. *conv1d and FFT*: the plain form with convolutions as zoology has "
-    "them. *published scan*: the plain form with the sequential scan as state-spaces/mamba publishes it; *mambapy's "
-    "scan*: with mambapy's; *mambapy's mixer* and *transformers* are those packages' own modules. *plain: losses* is "
-    "how far the losses of both are apart after 4 updates. *GEMM peak* is the share of the machine's limit, one core,"
-    " float32: matrix products, attention's products (the half that is causal), triangular solves and Fourier "
-    "transforms, and for each token, channel and state of the scan 7 operations forward and 19 backward (4 and 10 in "
-    "the last layer, which is read at one token), over the rate of a product of 1,024 × 1,024 matrices in the same "
-    "rounds. Norms, activations, gates, short convolutions and the optimiser are not counted."
+    "A train step (forward, backward, gradient norm, AdamW) of 2 layers. Everybody has a process of their own, for in "
+    "a common one those with large temporaries would profit from a heap that others have warmed. *plain* is what the "
+    "authors' code does: logits at all positions, cross-entropy over all positions with the label −100 where nothing "
+    "is asked, torch's default AdamW, every op by its `_ref` twin. *conv1d and FFT*: the plain form with convolutions "
+    "as zoology has them. *published scan*: the plain form with the sequential scan as state-spaces/mamba publishes "
+    "it; *mambapy's scan*: with mambapy's; *mambapy's mixer* and *transformers* are those packages' own modules. "
+    "*plain: losses* is how far the losses of both are apart after 4 updates, in single and, of 4 documents, in "
+    "double precision. *GEMM peak* is the share of the machine's limit, one core, float32: matrix products, "
+    "attention's products (the half that is causal), triangular solves and Fourier transforms, and for each token, "
+    "channel and state of the scan 7 operations forward and 19 backward (4 and 10 in the last layer, which is read at "
+    "one token), over the rate of a product of 1,024 × 1,024 matrices in the same rounds. Norms, activations, gates, "
+    "short convolutions and the optimiser are not counted."
 )
 UPDATES = 4
 Step = Callable[[], float]  # trains once, tells the loss
@@ -42,7 +47,7 @@ def jobs(size: Size) -> Iterator[Job]:
     for architecture in size.architectures:
         for d_model in size.widths:
             arena = Arena(architecture, d_model, size)
-            yield Job(f"{architecture} d={d_model}", arena.lines, weight=size.rounds * (4 + d_model / 16))
+            yield Job(f"{architecture} d={d_model}", arena.lines, weight=20 + size.rounds * (4 + d_model / 16))
 
 
 @dataclass(frozen=True)
@@ -52,30 +57,35 @@ class Arena:
     architecture: str
     d_model: int
     size: Size
+    dtype: torch.dtype = torch.float32
 
     def lines(self) -> Iterator[Line]:
         what = f"{self.architecture} d={self.d_model}"
+        given = {"architecture": self.architecture, "d_model": self.d_model, "size": asdict(self.size)}
+        names = [*self.contestants(), "gemm"]
+        found = contest(contestant, names, self.size.rounds, warm=UPDATES + 1, **given)
         with prepared(Settings()):
-            steps, absent = self.contestants()
-            ends = {name: [step() for _ in range(UPDATES + 1)][-1] for name, step in steps.items()}
-            times = interleaved({**steps, "gemm": gemm()}, self.size.rounds)
-            work = flops(steps["ours"])
-        for name in list(steps)[1:]:
-            yield times_as_fast(what, name, times["ours"], times[name])
-        yield Line(what, "plain: losses", abs(ends["ours"] - ends["plain"]), "apart")
-        yield _share(what, work, times["ours"], times["gemm"])
-        yield from (skipped(what, name, reason) for name, reason in absent.items())
+            work = flops(self.ours())
+        ours, product = found.times.pop("ours"), found.times.pop("gemm")
+        for name, theirs in found.times.items():
+            yield times_as_fast(what, name, ours, theirs)
+        yield Line(what, "plain: losses", abs(found.values["ours"] - found.values["plain"]), "apart")
+        yield Line(what, "plain: losses in double", self.apart_in_double(), "apart")
+        yield _share(what, work, ours, product)
+        yield from (skipped(what, name, reason) for name, reason in found.absent.items())
 
-    def contestants(self) -> tuple[dict[str, Step], dict[str, str]]:
-        """Those that are here, and why the others are not."""
-        plain, absent = twins(), dict[str, str]()
-        steps = {"ours": self.ours(), "plain": self.plain(plain)}
-        for name, make in self._rivals(plain).items():
-            try:
-                steps[name] = make()
-            except Missing as error:
-                absent[name] = str(error)
-        return steps, absent
+    def contestants(self) -> dict[str, Callable[[], Step]]:
+        """How each is made; `Missing` if it is not here."""
+        plain = twins()
+        return {"ours": self.ours, "plain": lambda: self.plain(plain), **self._rivals(plain)}
+
+    def apart_in_double(self) -> float:
+        """Of our losses and the plain form's, with few documents. In single precision AdamW's first update, g / |g|,
+        turns the rounding of a gradient near zero into a whole step."""
+        exact = replace(self, size=replace(self.size, batch=min(self.size.batch, 4)), dtype=torch.float64)
+        with prepared(Settings()):
+            ours, plain = ([step() for _ in range(UPDATES + 1)][-1] for step in (exact.ours(), exact.plain(twins())))
+        return abs(ours - plain)
 
     def _rivals(self, plain: Ops) -> dict[str, Callable[[], Step]]:
         if self.architecture == "mamba":
@@ -120,7 +130,7 @@ class Arena:
 
     def model(self) -> LanguageModel:
         config = ModelConfig(architecture=self.architecture, d_model=self.d_model, max_len=self.size.max_len)
-        return LanguageModel(config, self.task.vocab_size)
+        return LanguageModel(config, self.task.vocab_size).to(self.dtype)
 
     @property
     def task(self) -> Recall:
@@ -130,6 +140,11 @@ class Arena:
     def batches(self) -> Batches:
         config = TrainConfig(documents=0, steps=10**9, batch=self.size.batch, schedule="constant", warmup=0.0)
         return Batches(self.task, 0, config)
+
+
+def contestant(architecture: str, d_model: int, size: Mapping[str, Any], name: str) -> Callable[[], object]:
+    """One of an arena, or a large matrix product, for a process of its own."""
+    return gemm() if name == "gemm" else Arena(architecture, d_model, Size.of(size)).contestants()[name]()
 
 
 def _share(what: str, work: int, ours: Times, product: Times) -> Line:

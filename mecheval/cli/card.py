@@ -18,7 +18,7 @@ def card(
     subject: Annotated[
         str, typer.Argument(metavar="SUBJECT", help="file.py:Class, a mixer or an architecture, with options")
     ],
-    scale: Annotated[str, typer.Option(help="quick, small or paper")] = "quick",
+    scale: Annotated[str, typer.Option(help="quick, small, laptop or paper")] = "quick",
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="where the folders of runs are")] = Path("runs"),
     workers: Workers = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="say what it would take, write nothing")] = False,

@@ -1,11 +1,12 @@
 """Figures and the page, from finished runs."""
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from mecheval.cli.app import Json, app, print_json
+from mecheval.cli.app import Json, all_of, app, print_json
 from mecheval.cli.run import Folder
 
 
@@ -39,19 +40,44 @@ def figure(
 
 @app.command(epilog="Example: mecheval report runs/figure3-quick")
 def report(
-    folder: Folder,
+    folders: Annotated[list[Path], typer.Argument(metavar="DIR", help="folders with runs, or with kept studies")],
     out: Annotated[
-        Path | None, typer.Option("--out", metavar="FILE.html", help="the page; DIR/report.html if left out")
+        Path | None,
+        typer.Option(
+            "--out", metavar="FILE.html", help="the page; if left out DIR/report.html, of several report.html"
+        ),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Writes one page about a folder of runs: verdicts, figures, training, data, what failed. It needs no network."""
+    """Writes one page about folders of runs: verdicts, figures, training, data, what failed. It needs no network."""
+    from mecheval import terminal
+    from mecheval.report.facts import counts
     from mecheval.report.files import write_page
     from mecheval.report.study import Study
 
-    study = Study.read(folder)
-    path = write_page(study, out or folder / "report.html")
+    path = out or (Path() if len(folders) > 1 else folders[0]) / "report.html"
+    with terminal.working("reading runs, drawing figures and documents"):
+        studies = all_of(*(partial(Study.read, folder) for folder in folders))
+        write_page(studies[0], path, *studies[1:])
     if as_json:
-        print_json({"report": str(path), "partial": study.partial, **study.counts})
+        stamped = any(study.partial for study in studies)
+        print_json({"report": str(path), "partial": stamped, **counts(*studies)})
     else:
         print(path)
+
+
+@app.command(epilog="Example: mecheval keep runs/figure3-quick --out kept/figure3")
+def keep(
+    folder: Folder,
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="where the tables will be")],
+    as_json: Json = False,
+) -> None:
+    """Keeps what the runs of a folder measured, without their weights: 'figure', 'report' and 'compare' read it."""
+    from mecheval.results.keep import keep
+
+    kept = keep(folder, out)
+    size = sum(file.stat().st_size for file in out.iterdir())
+    if as_json:
+        print_json({"out": str(out), "runs": len(kept.runs), "rows": len(kept.rows), "bytes": size})
+    else:
+        print(f"{out}: {len(kept.runs)} runs, {len(kept.rows):,} measurements, {size / 1000:,.0f} kB")

@@ -3,15 +3,12 @@
 import math
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from mecheval.cli.app import Json, Plugins, all_of, app, load, print_json, whole
-from mecheval.errors import InvalidInput
-
-if TYPE_CHECKING:
-    from pandas import DataFrame
+from mecheval.errors import InvalidInput, StoreError
 
 Words = Annotated[
     list[str] | None,
@@ -88,7 +85,12 @@ def results(
 
     table = Results(folder).sql(sql)
     if parquet is not None:
-        _write_parquet(table, parquet)
+        from mecheval.results.parquet import write_parquet
+
+        try:
+            write_parquet(table, parquet)
+        except StoreError as error:
+            raise InvalidInput(f"parquet={str(parquet)!r}: {error}") from error
     elif as_json:
         print_json([{name: _plain(value) for name, value in row.items()} for row in table.to_dict(orient="records")])
     elif csv:
@@ -123,21 +125,6 @@ def _experiment(words: list[str], file: Path | None) -> Any:
         if isinstance(values.get(name), str):
             values[name] = registered(registry, values[name])
     return Experiment.of(values, written.places)
-
-
-def _write_parquet(table: "DataFrame", path: Path) -> None:
-    """Whole or not at all."""
-    import duckdb
-
-    from mecheval.results.files import TEMPORARY
-
-    temporary = path.with_name(path.name + TEMPORARY)
-    try:
-        duckdb.from_df(table).write_parquet(str(temporary))
-        temporary.replace(path)
-    except (duckdb.Error, OSError) as error:
-        temporary.unlink(missing_ok=True)
-        raise InvalidInput(f"parquet={str(path)!r} cannot be written: {error}") from error
 
 
 def _plain(value: Any) -> Any:

@@ -27,7 +27,7 @@ def sweep(
         str, typer.Argument(metavar="RECIPE", help="whose experiments ('list recipes' has them); or status, or retry")
     ],
     folder: Annotated[Path | None, typer.Argument(metavar="[DIR]", help="status, retry: a sweep's folder")] = None,
-    scale: Annotated[str, typer.Option(help="quick, small or paper")] = "quick",
+    scale: Annotated[str, typer.Option(help="quick, small, laptop or paper")] = "quick",
     out: Annotated[
         Path | None, typer.Option("--out", metavar="DIR", help="where the runs are; runs/RECIPE-SCALE if left out")
     ] = None,

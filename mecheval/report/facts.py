@@ -1,12 +1,11 @@
 """What surrounds the numbers: how honest the data are, who made the runs, and what came to nothing."""
 
-from collections.abc import Iterable
-from pathlib import Path
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from mecheval.errors import MechevalError
-from mecheval.report.study import Study
-from mecheval.results.run import Run
+from mecheval.report.study import OUTCOMES, Study
+from mecheval.spec import canonical_json
 from mecheval.tasks import honesty as data
 from mecheval.tasks import tasks
 
@@ -14,19 +13,32 @@ MOST = data.TRAIN  # documents that are drawn to be looked at: as many as the pa
 TASKS = 6
 
 
-def honesty(study: Study) -> list[dict[str, Any]]:
+def counts(*studies: Study) -> dict[str, int]:
+    """Runs of all by outcome; one that several studies have counts in each."""
+    return {name: sum(study.counts[name] for study in studies) for name in OUTCOMES}
+
+
+def honesty(*studies: Study) -> list[dict[str, Any]]:
     """Of each task, on the documents of its first run; drawn now, since documents are a function of seed and task."""
     found = []
-    for task, runs in list(study.runs.dropna(subset=["task"]).groupby("task", sort=False))[:TASKS]:
-        run = runs.iloc[0].to_dict()
+    for task, run in _first_runs(studies).items():
         train = _training_documents(run)
         try:
             wanted = {"seed": int(run["seed"]), "train": min(train, MOST), "evaluation": int(run["eval.documents"])}
-            seen: Any = data.describe(tasks.build(str(task)), **wanted)
+            seen: Any = data.describe(tasks.build(task), **wanted)
             problem = None
         except MechevalError as error:  # a stranger's task that is not here
             seen, problem = None, str(error)
         found.append({"task": task, "seed": run["seed"], "facts": seen, "problem": problem, "of": train})
+    return found
+
+
+def _first_runs(studies: Sequence[Study]) -> dict[str, dict[str, Any]]:
+    """By their tasks, of which each study has its say about the first few."""
+    found: dict[str, dict[str, Any]] = {}
+    for study in studies:
+        for run in study.runs.dropna(subset=["task"]).drop_duplicates("task")[:TASKS].to_dict("records"):
+            found.setdefault(run["task"], run)
     return found
 
 
@@ -37,11 +49,10 @@ def _training_documents(run: dict[str, Any]) -> int:
     return int(run["train.steps"] * run["train.batch"])
 
 
-def provenance(study: Study) -> dict[str, str]:
-    """With what, where and when: every value that there was."""
-    found = [
-        Run(Path(run)).provenance for run in study.runs.loc[study.runs["outcome"].isin(["done", "diverged"]), "folder"]
-    ]
+def provenance(*studies: Study) -> dict[str, str]:
+    """With what, where and when: every value that there was. A run that was taken over by a study is one run."""
+    every = [(key, entry["provenance"]) for study in studies for key, entry in study.facts.items()]
+    found = list({(key, canonical_json(entry)): entry for key, entry in every}.values())
     made = [entry["made_by"] for entry in found]
     names = sorted({name for entry in made for name in entry} - {"plugins"})
     shown = {name.replace("_", " "): _values(entry.get(name) for entry in made) for name in names}

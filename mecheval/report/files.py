@@ -37,8 +37,9 @@ def default_files(sheet: Sheet) -> list[Path]:
     return [Path(f"{stem}-{sheet.scale}.{ending}") for ending in ("png", "pdf")]
 
 
-def write_page(study: Study, path: Path) -> Path:
-    _write(path, page(study).encode())
+def write_page(study: Study, path: Path, *others: Study) -> Path:
+    """About one study, or about it and others."""
+    _write(path, page(study, *others, place=path.parent).encode())
     return path
 
 

@@ -4,7 +4,7 @@ A diverged run counts as 0 when the rate is chosen, and is no number afterwards,
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -80,7 +80,9 @@ def together(studies: Sequence[Study]) -> Study:
     runs["setting"] = [setting(line) for line in runs[varied].to_dict("records")]
     rows = concat([study.rows for study in studies if len(study.rows)] or [studies[0].rows], ignore_index=True)
     recipe, scale = (studies[0].recipe, studies[0].scale) if len(studies) == 1 else (None, None)
-    return Study(studies[0].folder, recipe, scale, runs, rows.drop_duplicates(list(_MEASURED)), studies[0].curves)
+    return replace(
+        Study.joined(studies), recipe=recipe, scale=scale, runs=runs, rows=rows.drop_duplicates(list(_MEASURED))
+    )
 
 
 def setting(fields: Mapping[str, Any]) -> str:

@@ -1,11 +1,13 @@
-"""One HTML page with everything about a folder of runs. It asks no network for anything: what it shows is in it.
+"""One HTML page with everything about a folder of runs, or about several folders.
 
-Pictures are there twice: still, for paper and where no script may run, and live, with Vega-Lite and its numbers.
+It asks no network for anything: what it shows is in it. Pictures are there twice: still, for paper and where no script
+may run, and live, with Vega-Lite and its numbers.
 """
 
 import base64
 import gzip
-from collections.abc import Mapping
+import os
+from collections.abc import Mapping, Sequence
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 from pandas import DataFrame
 
+from mecheval.errors import InvalidInput
 from mecheval.report import facts, names
 from mecheval.report.figures import all_figures
 from mecheval.report.figures.beyond import emergence, training
@@ -22,26 +25,33 @@ from mecheval.report.figures.verdict import demo
 from mecheval.report.sheet import Sheet, styled
 from mecheval.report.study import Study
 from mecheval.report.verdicts import verdicts
+from mecheval.results.kept import KEPT
 
 TEMPLATES = Path(__file__).with_name("templates")
 MOST = 8_000_000  # bytes of a table that is put into the page
+LONG = 1000  # lines above which a table is compressed
+TABLES = ("runs", "rows", "curves")
 
 
-def page(study: Study) -> str:
-    """Everything that comes from files is escaped."""
-    sheets, verdict = _sheets(study), verdicts(study)
-    name = study.recipe or study.folder.resolve().name
+def page(*studies: Study, place: Path = Path()) -> str:
+    """Of one study, or of several: those of the paper's figures in its order, then the others as they come.
+
+    `place` is the folder that the page will be in. Everything that comes from files is escaped.
+    """
+    all_figures()
+    labelled = _labelled(sorted(studies, key=_order))
+    scale = studies[0].scale if len({study.scale for study in studies}) == 1 else None
+    name = _name(studies[0]) if len(studies) == 1 else f"{len(studies)} studies"
     return rendered(
         "report.html",
-        title=f"{name} · {study.scale}" if study.scale else name,
+        title=_label(name, scale),
         name=name,
-        study=study,
-        figures=[shown(sheet) for sheet in sheets],
-        verdicts=verdict.to_dict("records"),
-        honesty=facts.honesty(study),
-        provenance=facts.provenance(study),
-        unfinished=facts.unfinished(study),
-        downloads=_downloads(study, sheets, verdict),
+        scale=scale,
+        counts=facts.counts(*studies),
+        partial=any(study.partial for study in studies),
+        chapters=_chapters(labelled, place),
+        honesty=facts.honesty(*labelled.values()),
+        provenance=facts.provenance(*labelled.values()),
     )
 
 
@@ -63,16 +73,65 @@ def percent(value: Any, digits: int = 1) -> str:
     return "–" if value is None or value != value else f"{round(100 * value, digits) + 0.0:.{digits}f} %"  # no −0
 
 
+def _order(study: Study) -> tuple[bool, int, str]:
+    number = (figure_of(study.recipe) or "").rstrip("ab")
+    return (False, int(number), str(study.recipe)) if number.isdigit() else (True, 0, "")
+
+
+def _labelled(studies: Sequence[Study]) -> dict[str, Study]:
+    """Refuses studies that a reader could not tell apart."""
+    found: dict[str, Study] = {}
+    for study in studies:
+        label = _label(_name(study), study.scale)
+        if label in found:
+            both = f"DIR={str(found[label].folder)!r} and DIR={str(study.folder)!r}"
+            raise InvalidInput(f"{both} are both {label!r}: a report has room for one of them")
+        found[label] = study
+    return found
+
+
+def _label(name: str, scale: str | None) -> str:
+    return f"{name} · {scale}" if scale else name
+
+
+def _name(study: Study) -> str:
+    return study.recipe or study.folder.resolve().name
+
+
+def _chapters(labelled: Mapping[str, Study], place: Path) -> list[dict[str, Any]]:
+    """What the template says of each study. `mark` ends its anchors: nothing for one alone, which says more."""
+    alone = len(labelled) == 1
+    found = []
+    for number, (label, study) in enumerate(labelled.items(), 1):
+        sheets = _sheets(study) if alone else [_figure(study)]
+        verdict = verdicts(study)
+        chapter = {
+            "mark": "" if alone else f"-{number}",
+            "label": label,
+            "study": study,
+            "figures": [shown(sheet) for sheet in sheets],
+            "verdicts": verdict.to_dict("records"),
+            "unfinished": facts.unfinished(study),
+            "downloads": _short(sheets, verdict) + (_long(study) if alone else _long_or_kept(study, place)),
+        }
+        found.append(chapter)
+    return found
+
+
 def _sheets(study: Study) -> list[Sheet]:
-    """The figure of the recipe, or the verdicts; then what there is to say about training."""
-    all_figures()
-    name = figure_of(study.recipe)
-    found = [draw(study, name) if name else demo(study)]
+    """The figure, then what there is to say about training."""
+    found = [_figure(study)]
     if len(study.curves):
         found.append(training(study))
-    if name != "emergence" and _on_the_way(study.rows):
+    if figure_of(study.recipe) != "emergence" and _on_the_way(study.rows):
         found.append(emergence(study))
     return found
+
+
+def _figure(study: Study) -> Sheet:
+    """That of the recipe, or the verdicts."""
+    name = figure_of(study.recipe)
+    return draw(study, name) if name else demo(study)
 
 
 def _on_the_way(rows: DataFrame) -> bool:
@@ -87,31 +146,50 @@ def shown(sheet: Sheet) -> dict[str, Any]:
 
 
 def still(sheet: Sheet) -> str:
-    """As a data URI."""
+    """As a data URI; WebP without loss takes half of what PNG does."""
     stream = BytesIO()
     with styled():
-        sheet.picture().savefig(stream, format="png", dpi=130, metadata={"Software": None})
-    return _uri("image/png", stream.getvalue())
+        sheet.picture().savefig(stream, format="webp", dpi=130, pil_kwargs={"lossless": True})
+    return _uri("image/webp", stream.getvalue())
 
 
-def _downloads(study: Study, sheets: list[Sheet], verdict: DataFrame) -> list[dict[str, Any]]:
-    """Tables that a browser can save; the long ones compressed."""
-    found = [_download(f"{_file_name(sheet)}.csv", sheet.table()) for sheet in sheets]
-    found.append(_download("verdicts.csv", verdict))
-    tables: Mapping[str, DataFrame] = {"runs": study.runs, "rows": study.rows, "curves": study.curves}
-    return found + [_download(f"{name}.csv.gz", table) for name, table in tables.items()]
+def _short(sheets: Sequence[Sheet], verdict: DataFrame) -> list[dict[str, Any]]:
+    """Tables that a browser can save."""
+    tables = {_file_name(sheet): sheet.table() for sheet in sheets} | {"verdicts": verdict}
+    return [_download(name, table, compressed=len(table) > LONG) for name, table in tables.items()]
 
 
 def _file_name(sheet: Sheet) -> str:
     return f"figure{sheet.name}" if sheet.name[0].isdigit() else sheet.name
 
 
-def _download(name: str, table: DataFrame) -> dict[str, Any]:
-    content = table.to_csv(index=False).encode()
-    if name.endswith(".gz"):
-        content = gzip.compress(content, mtime=0)
-    uri = _uri("application/gzip" if name.endswith(".gz") else "text/csv", content) if len(content) <= MOST else None
-    return {"name": name, "lines": len(table), "uri": uri, "kilobytes": len(content) / 1000}
+def _long(study: Study) -> list[dict[str, Any]]:
+    return [_download(name, getattr(study, name), compressed=True) for name in TABLES]
+
+
+def _long_or_kept(study: Study, place: Path) -> list[dict[str, Any]]:
+    """Where they are, if they are kept: several studies would make a page of many megabytes."""
+    if not (study.folder / KEPT).exists():
+        return _long(study)
+    files = {name: study.folder / f"{name}.parquet" for name in TABLES}
+    return [
+        {
+            "path": Path(os.path.relpath(file.resolve(), place.resolve())).as_posix(),
+            "lines": len(getattr(study, name)),
+            "uri": None,
+            "kilobytes": file.stat().st_size / 1000,
+        }
+        for name, file in files.items()
+    ]
+
+
+def _download(name: str, table: DataFrame, compressed: bool) -> dict[str, Any]:
+    content, ending, kind = table.to_csv(index=False).encode(), "csv", "text/csv"
+    if compressed:
+        content, ending, kind = gzip.compress(content, mtime=0), "csv.gz", "application/gzip"
+    uri = _uri(kind, content) if len(content) <= MOST else None
+    size = {"lines": len(table), "kilobytes": len(content) / 1000}
+    return {"name": f"{name}.{ending}", "uri": uri, "path": None, **size}
 
 
 def _uri(kind: str, content: bytes) -> str:

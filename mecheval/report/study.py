@@ -1,13 +1,14 @@
 """A folder of runs as a report sees it: what was planned, what became of it, and every number."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from pandas import DataFrame, Series
 
 from mecheval.errors import InvalidInput
+from mecheval.results.kept import Facts
 from mecheval.results.plan import Plan
 from mecheval.results.store import COLUMNS, Results
 
@@ -22,7 +23,8 @@ _OUTCOME = {"done": "done", "diverged": "diverged", "waiting": "missing", "runni
 class Study:
     """`runs` has a line for each planned experiment, or for each run where there is no plan; `outcome` is its end.
 
-    `setting` says what else differs between runs of the same task and model, `steps=500`; mostly nothing.
+    `setting` says what else differs between runs of the same task and model, `steps=500`; mostly nothing. `facts` are
+    verdict and provenance of each finished run, by its key.
     """
 
     folder: Path
@@ -31,6 +33,7 @@ class Study:
     runs: DataFrame
     rows: DataFrame
     curves: DataFrame
+    facts: Facts = field(default_factory=dict)
 
     @classmethod
     def read(cls, folder: str | Path) -> "Study":
@@ -55,13 +58,14 @@ class Study:
         for name in ("corrupted", "site", "role"):
             rows[name] = rows[name].fillna("").astype(str)
         recipe, scale = (plan.recipe, plan.scale) if plan else (None, None)
-        return cls(Path(folder), recipe, scale, runs, rows, curves)
+        return cls(Path(folder), recipe, scale, runs, rows, curves, results.facts())
 
     @classmethod
     def joined(cls, studies: Sequence["Study"]) -> "Study":
         """As one, of the same scale, in the folder and by the name of the first."""
         tables = {name: _joined([getattr(study, name) for study in studies]) for name in ("runs", "rows", "curves")}
-        return replace(studies[0], **tables)
+        facts = {key: found for study in studies for key, found in study.facts.items()}
+        return replace(studies[0], **tables, facts=facts)
 
     @property
     def counts(self) -> dict[str, int]:

@@ -1,7 +1,6 @@
 """How each architecture recalls: a line for each cell, from the verdicts of its runs at the chosen rate."""
 
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,6 @@ from mecheval.metrics.mechanism import meaning
 from mecheval.report import names
 from mecheval.report.study import CELL, Study
 from mecheval.report.tables import Reading, at_chosen, behaviour, read
-from mecheval.results.run import Run
 
 ROLES = ("key", "value", "next_key", "query")
 NONE = {"mechanism": "", "layer": None, "role": None, "convolution": None, "confidence": np.nan}
@@ -21,18 +19,16 @@ def verdicts(study: Study) -> DataFrame:
     """Mechanism of most seeds, and how many those are; accuracy on test; shares at the last block's input."""
     table = read(study, [behaviour()])
     runs = at_chosen(study, study.runs[study.runs["outcome"] == "done"])
-    found = {cell: _verdicts(group) for cell, group in runs.groupby(list(CELL), sort=False)}
+    said = {key: found["verdict"] for key, found in study.facts.items() if found["verdict"]}
+    found = {
+        cell: [said[key] for key in group["key"] if key in said] for cell, group in runs.groupby(list(CELL), sort=False)
+    }
     shares = _shares(study, table)
     lines = []
     for line in table.to_dict("records"):
         cell = tuple(line[name] for name in CELL)
         lines.append({**line, **_agreed(found.get(cell, [])), **shares.get(cell, {})})
     return _sorted(DataFrame(lines))
-
-
-def _verdicts(runs: DataFrame) -> list[dict[str, Any]]:
-    said = [Run(Path(folder)).verdict for folder in runs["folder"]]
-    return [verdict for verdict in said if verdict]
 
 
 def _agreed(said: list[dict[str, Any]]) -> dict[str, Any]:

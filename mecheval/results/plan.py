@@ -10,6 +10,7 @@ from typing import Any
 
 from mecheval.errors import InvalidInput, StoreError
 from mecheval.results.files import Damaged, read_json, write_json
+from mecheval.results.kept import KEPT, Kept, experiment_of
 from mecheval.results.run import PARTIAL
 from mecheval.results.store import Results
 
@@ -29,6 +30,8 @@ class Plan:
     @classmethod
     def read(cls, folder: Path) -> "Plan | None":
         """None if the folder is of no sweep."""
+        if kept := Kept.read(folder):
+            return cls._kept(kept)
         if not (folder / PLAN).exists():
             return None
         try:
@@ -39,6 +42,8 @@ class Plan:
 
     def must_fit(self, folder: Path) -> None:
         """A folder with runs of another recipe or scale, or of none, is refused."""
+        if (folder / KEPT).exists():
+            raise InvalidInput(f"DIR={str(folder)!r} is a kept study, and must be a folder for runs")
         there = Plan.read(folder)
         if there and (there.recipe, there.scale) != (self.recipe, self.scale):
             raise InvalidInput(
@@ -53,6 +58,13 @@ class Plan:
         self.must_fit(folder)
         if Plan.read(folder) != self:
             write_json(folder / PLAN, asdict(self))
+
+    @classmethod
+    def _kept(cls, kept: Kept) -> "Plan | None":
+        if kept.recipe is None or kept.scale is None:
+            return None
+        experiments = tuple(experiment_of(run) for run in kept.runs)
+        return cls(kept.recipe, kept.scale, experiments, tuple(run["folder"] for run in kept.runs))
 
     def states(self, results: Results) -> list[dict[str, Any]]:
         """Each planned experiment with its state: that of its run, damaged or not, or `waiting`."""

@@ -1,4 +1,7 @@
-"""Many run folders as tables: `runs`, `rows` (every measurement) and `curves`, with the fields of each experiment."""
+"""Many runs as tables: `runs`, `rows` (every measurement) and `curves`, with the fields of each experiment.
+
+They are in folders of their own, or kept without them.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
@@ -10,6 +13,7 @@ from mecheval.errors import InvalidInput, StoreError
 from mecheval.metrics.measurement import Measurement
 from mecheval.results.checkpoint import newest
 from mecheval.results.files import Damaged, read_json
+from mecheval.results.kept import OUTCOME, Kept, KeptRun
 from mecheval.results.run import CHECKSUMS, NEEDED, PARTIAL, Run
 from mecheval.results.workplace import ERROR, FAILED, in_use
 
@@ -17,11 +21,12 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 COLUMNS = {  # beside the fields of the experiments; a table without rows has these
-    "runs": ("key", "status", "steps", "reason", "folder"),
+    "runs": OUTCOME,
     "rows": ("key", "status", *(field.name for field in fields(Measurement))),
     "curves": ("key", "status", "step", "loss", "train_loss", "gradient_norm", "learning_rate"),
 }
 TABLES = tuple(COLUMNS)
+Found = tuple[dict[str, Any], dict[str, Any], Run | KeptRun | None]  # how it ended, its experiment, what it measured
 
 
 @dataclass(frozen=True)
@@ -46,6 +51,18 @@ class Results:
     def curves(self) -> list[dict[str, Any]]:
         """Every evaluation of every finished run."""
         return [_run_columns(*found) | row for *found, run in self._found if run for row in run.curve]
+
+    def measured(self, what: str) -> list[dict[str, Any]]:
+        """`rows` or `curve` of every finished run, with its key alone."""
+        return [{"key": outcome["key"], **row} for outcome, _, run in self._found if run for row in getattr(run, what)]
+
+    def facts(self) -> dict[str, dict[str, Any]]:
+        """Verdict and provenance of every finished run, by its key."""
+        return {
+            outcome["key"]: {"verdict": run.verdict, "provenance": run.provenance}
+            for outcome, _, run in self._found
+            if run
+        }
 
     def df(self, table: str = "rows") -> "DataFrame":
         """One of the tables as a pandas DataFrame."""
@@ -72,10 +89,11 @@ class Results:
             return answer.df()
 
     @cached_property
-    def _found(self) -> list[tuple[dict[str, Any], dict[str, Any], Run | None]]:
-        return list(self._read())
+    def _found(self) -> list[Found]:
+        kept = Kept.read(self.folder)
+        return list(kept.found(self.folder) if kept else self._read())
 
-    def _read(self) -> Iterator[tuple[dict[str, Any], dict[str, Any], Run | None]]:
+    def _read(self) -> Iterator[Found]:
         for folder in sorted(self.folder.iterdir()):
             if folder.name.endswith(PARTIAL):
                 yield _on_its_way(folder)
@@ -83,18 +101,18 @@ class Results:
                 yield _finished(folder)
 
 
-def _finished(folder: Path) -> tuple[dict[str, Any], dict[str, Any], Run | None]:
+def _finished(folder: Path) -> Found:
     run = Run(folder)
     try:
         outcome = {"key": run.key, "status": run.status, "steps": run.outcome["steps"]}
         outcome |= {"reason": run.outcome.get("reason"), "folder": str(folder)}
-        _ = run.rows, run.curve  # damage shows now, not when somebody counts
+        _ = run.rows, run.curve, run.verdict, run.provenance  # damage shows now, not when somebody counts
         return outcome, run.experiment, run
     except StoreError as error:
         return {"key": None, "status": "damaged", "steps": None, "reason": str(error), "folder": str(folder)}, {}, None
 
 
-def _on_its_way(folder: Path) -> tuple[dict[str, Any], dict[str, Any], None]:
+def _on_its_way(folder: Path) -> Found:
     experiment: dict[str, Any] = {}
     status, reason, steps = "damaged", None, 0
     try:

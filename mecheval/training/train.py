@@ -1,7 +1,7 @@
 """Training: one loop, and everything it must remember to go on from any step as if it had never stopped."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -80,15 +80,15 @@ def train(
     A caller may leave after any step and come back.
     """
     model, optimiser = training.model, training.optimiser
-    device = next(model.parameters()).device
+    weights = list(model.parameters())
     while training.step < config.total and not _solved(training, config):
         learning_rate = rate(config, training.step)
         for group in optimiser.param_groups:
             group["lr"] = learning_rate
-        loss = query_loss(model, Batch.of(batches[training.step], device))
+        loss = query_loss(model, Batch.of(batches[training.step], weights[0].device))
         optimiser.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
-        norm = gradient_norm(model)
+        norm = gradient_norm(weights)
         _must_be_finite(training.step, loss=loss.item(), gradient_norm=norm)
         optimiser.step()
         training.step, training.loss = training.step + 1, loss.item()
@@ -111,8 +111,8 @@ def query_loss(model: Model, batch: Batch) -> Tensor:
     return F.cross_entropy(logits.flatten(end_dim=1), batch.answers.flatten())
 
 
-def gradient_norm(model: Model) -> float:
-    gradients = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
+def gradient_norm(weights: Iterable[Tensor]) -> float:
+    gradients = [weight.grad for weight in weights if weight.grad is not None]
     norm = float(torch.nn.utils.get_total_norm(gradients))
     if math.isfinite(norm):
         return norm

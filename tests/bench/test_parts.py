@@ -6,8 +6,10 @@ import sys
 
 import pytest
 
-from mecheval.bench import growth, interventions, memory, suite
+from mecheval.bench import growth, interventions, memory, ops, rounds, steps, suite
 from mecheval.bench.floors import FLOORS, floor_of
+from mecheval.bench.measure import Times
+from mecheval.bench.rounds import Contest, answers
 from mecheval.bench.size import FULL, QUICK, Size
 
 UNITS = {"documents": "×", "steps": "×", "startup": "×", "checkpoint": "%", "growth": "exponent", "memory": "×"}
@@ -15,11 +17,24 @@ UNITS = {"documents": "×", "steps": "×", "startup": "×", "checkpoint": "%", "
 
 @pytest.fixture(autouse=True)
 def not_apart(monkeypatch):
-    """What has a process of its own is called here, by the same JSON; `test_record.py` has the processes."""
+    """What has a process of its own is called here, by the same JSON; `test_record.py` and `test_rounds.py` have the
+    processes."""
 
     def called(function, **arguments):
         return json.loads(json.dumps(function(**json.loads(json.dumps(arguments)))))
 
+    def contest(make, names, rounds, warm=1, **given):
+        first, times, absent = {}, {}, {}
+        for name in names:
+            asked = iter([f"{warm}\n"] + rounds * ["1\n"])
+            first[name], *rest = json.loads(json.dumps(list(answers(make, {**given, "name": name}, asked))))
+            absent |= {name: first[name]["missing"]} if "missing" in first[name] else {}
+            times |= {name: Times(*zip(*(found["ms"] for found in rest), strict=True))} if rest else {}
+        return Contest(times, {name: found["value"] for name, found in first.items() if "value" in found}, absent)
+
+    for module in (steps, ops):
+        monkeypatch.setattr(module, "contest", contest)
+    monkeypatch.setattr(rounds, "ROUND_MS", 0)
     for module in (growth, interventions, memory):
         monkeypatch.setattr(module, "apart", called)
     for module in (growth, memory):

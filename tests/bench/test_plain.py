@@ -38,11 +38,12 @@ def test_losses_are_those_of_the_plain_form_to_five_decimals_after_four_updates(
 
 @pytest.mark.parametrize("architecture", ["mamba", "hyena"])
 def test_rivals_in_the_same_model_have_the_same_losses(architecture):
-    arena = Arena(architecture, 16, SMALL)
-    steps, _ = arena.contestants()
-    own = {name: step for name, step in steps.items() if name not in ("mambapy's mixer", "transformers")}
-    assert len(own) >= 3
-    ends = [trained(step) for step in own.values()]
+    ends = []
+    for name, make in Arena(architecture, 16, SMALL).contestants().items():
+        if name not in ("mambapy's mixer", "transformers"):
+            with suppress(Missing):
+                ends.append(trained(make()))
+    assert len(ends) >= 3
     assert ends == pytest.approx([ends[0]] * len(ends), abs=5e-6)
 
 

@@ -40,6 +40,17 @@ def test_a_report_is_written_into_the_folder_or_where_it_is_asked_for(sweep, cap
     assert (sweep / "report.html").read_bytes() == (tmp_path / "here.html").read_bytes()
 
 
+def test_several_folders_are_one_report_here_with_the_counts_of_all(sweep, capsys, tmp_path):
+    every = [experiment(), experiment("mamba")]
+    planned(tmp_path / "more", "demo", every)
+    finished(tmp_path / "more", every[0], behaviour(0.9, 0.8))
+    assert main(["report", str(sweep), "more", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found == {"report": "report.html", "partial": True, "done": 2, "diverged": 0, "failed": 0, "missing": 1}
+    assert "2 studies" in (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert not (sweep / "report.html").exists()
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -50,6 +61,9 @@ def test_a_report_is_written_into_the_folder_or_where_it_is_asked_for(sweep, cap
         (["figure", "3", "--runs", "runs", "--out", "a.gif"], "must end in .png"),
         (["figure", "3", "--runs", "runs", "--out", "no/such/a.png"], "cannot be written"),
         (["report", "nowhere"], "must be a folder"),
+        (["report", "runs", "nowhere"], "must be a folder"),
+        (["report", "runs", "."], "DIR='.' has no runs"),
+        (["report", "runs", "runs/"], "DIR='runs' and DIR='runs' are both 'figure3 · quick'"),
     ],
 )
 def test_what_cannot_be_meant_is_one_line_and_exit_2(sweep, capsys, arguments, said, tmp_path):

@@ -7,10 +7,14 @@ import sys
 from html.parser import HTMLParser
 
 import pytest
-from report.made import MADE, behaviour, experiment, finished, grid, planned, verdict
+from report.made import MADE, PROVENANCE, behaviour, experiment, finished, grid, planned, sweep, verdict
 
+from mecheval.errors import InvalidInput
+from mecheval.report.facts import provenance
+from mecheval.report.files import write_page
 from mecheval.report.page import page
 from mecheval.report.study import Study
+from mecheval.results.keep import keep
 from mecheval.results.workplace import Workplace
 
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>"
@@ -30,6 +34,19 @@ def written(tmp_path_factory):
     path = folder / "report.html"
     path.write_text(page(Study.read(folder)), encoding="utf-8")
     return path
+
+
+@pytest.fixture(scope="module")
+def bound(written, tmp_path_factory):
+    """A page of that sweep, of one that lists the same experiment, and of one that is kept without its folders."""
+    root = tmp_path_factory.mktemp("bound")
+    one, other = experiment(), experiment(task="recall:pairs=5,vocab=64")
+    rows = behaviour(0.9, 0.8) + grid(0.8, 0.1, {"key": 0.0, "value": 1.0, "query": 0.0})
+    sweep(root / "tenth", "figure10", [one], lambda _: rows)
+    sweep(root / "runs", "figure3", [one, other], lambda _: rows)
+    keep(root / "runs", root / "kept" / "third")
+    first, *others = map(Study.read, (written.parent, root / "tenth", root / "kept" / "third"))
+    return write_page(first, root / "report.html", *others)
 
 
 class Links(HTMLParser):
@@ -52,9 +69,9 @@ def outside(text: str) -> list[str]:
     return [link for link in Links(text).found if not link.startswith(("data:", "#"))]
 
 
-def test_nothing_in_the_page_is_fetched(written):
+def test_nothing_in_the_page_is_fetched(written, bound):
     text = written.read_text(encoding="utf-8")
-    assert outside(text) == []
+    assert outside(text) == outside(bound.read_text(encoding="utf-8")) == []
     assert "default-src 'none'" in text
     assert outside('<style>a { b: url(c.png) }</style><img src="https://a.b/d">') == ["c.png", "https://a.b/d"]
 
@@ -115,6 +132,70 @@ def test_a_page_is_made_where_every_run_failed(tmp_path):
     assert text.count("not finished after 3 seconds") >= 2
 
 
+def test_several_studies_are_in_the_papers_order_whatever_was_given_first(bound):
+    contents = bound.read_text(encoding="utf-8").partition("<main>")[0]
+    found = re.findall(r'<a href="#(s-\d)">([^<]+)</a>', contents)
+    assert found == [("s-1", "figure3 · quick"), ("s-2", "figure10 · quick"), ("s-3", "demo · quick")]
+
+
+def test_every_link_of_a_page_leads_to_one_place_in_it(written, bound):
+    for path in (written, bound):
+        text = path.read_text(encoding="utf-8")
+        places = re.findall(r'\bid="([^"]+)"', text)
+        assert len(places) == len(set(places))
+        assert {link[1:] for link in Links(text).found if link.startswith("#")} <= set(places)
+
+
+def test_each_study_has_its_own_stamp_and_the_page_the_sum(bound):
+    text = bound.read_text(encoding="utf-8")
+    third, tenth, demo = (found.partition("</article>")[0] for found in text.split("<article ")[1:])
+    assert [part.count("PARTIAL") for part in (third, tenth, demo)] == [0, 0, 1]
+    assert ["step 3" in part for part in (third, tenth, demo)] == [False, False, True]
+    header = text.partition("</header>")[0]
+    assert "Of 6 planned runs, 0 failed and 1 are missing" in header
+    assert all(words in header for words in ("3 studies", "4 done", "2 done", "1 missing"))
+
+
+def test_what_holds_for_all_studies_is_said_once(bound):
+    text = bound.read_text(encoding="utf-8")
+    for words in (
+        "/*! Vega",
+        "<code>recall:pairs=4,vocab=64</code>",
+        "<code>recall:pairs=5,vocab=64</code>",
+        "Sure: the",
+    ):
+        assert text.count(words) == 1, words
+
+
+def test_training_is_shown_where_a_study_is_alone(written, bound):
+    titles = [re.findall("<h2>([^<]*)</h2>", path.read_text(encoding="utf-8")) for path in (written, bound)]
+    assert ["Training at the chosen rates" in found for found in titles] == [True, False]
+
+
+def test_of_several_studies_the_kept_tables_stay_where_they_are(bound):
+    text = bound.read_text(encoding="utf-8")
+    assert "<code>kept/third/rows.parquet</code>" in text
+    saved = re.findall(r'download="([^"]+)" href="data:', text)
+    assert saved[:2] == ["figure3-quick-figure3.csv", "figure3-quick-verdicts.csv"]
+    assert [saved[2], saved[5]] == ["figure10-quick-figure10.csv", "figure10-quick-rows.csv.gz"]
+
+
+def test_studies_that_nobody_could_tell_apart_are_refused(tmp_path):
+    for name in ("a", "b"):
+        sweep(tmp_path / name, "figure3", [experiment()], lambda _: behaviour(0.9, 0.8))
+    with pytest.raises(InvalidInput, match=r"a' and DIR='.*b' are both 'figure3 · quick'"):
+        page(Study.read(tmp_path / "a"), Study.read(tmp_path / "b"))
+
+
+def test_a_run_that_a_second_sweep_took_over_was_paid_for_once(tmp_path):
+    one, other = experiment(), experiment(seed=1)
+    for name, spent in (("first", PROVENANCE), ("second", PROVENANCE), ("third", {**PROVENANCE, "cpu_seconds": 62.0})):
+        finished(tmp_path / name, one, provenance=spent)
+    finished(tmp_path / "first", other)
+    found = provenance(*(Study.read(tmp_path / name) for name in ("first", "second", "third")))
+    assert found["CPU time of all runs"] == f"{(58 + 58 + 62) / 60:.1f} minutes"
+
+
 def test_torch_is_not_needed(written, tmp_path):
     code = (
         "import sys\n"
@@ -151,11 +232,12 @@ def browsed(page: str, tmp_path) -> tuple[str, list[str]]:
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium here to open the page with")
-def test_a_browser_draws_every_figure_without_a_word_on_its_console(written, tmp_path):
-    found, console = browsed(written.as_uri(), tmp_path)
-    assert console == []
-    assert found.count('class="figure alive"') == found.count('class="spec"') == 2
-    assert len(re.findall('<svg[^>]* class="marks"', found)) == 2
+def test_a_browser_draws_every_figure_without_a_word_on_its_console(written, bound, tmp_path):
+    for path, figures in ((written, 2), (bound, 3)):
+        found, console = browsed(path.as_uri(), tmp_path)
+        assert console == []
+        assert found.count('class="figure alive"') == found.count('class="spec"') == figures
+        assert len(re.findall('<svg[^>]* class="marks"', found)) == figures
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium here to open the page with")

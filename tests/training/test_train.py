@@ -206,7 +206,7 @@ def test_the_gradient_norm_is_over_all_weights():
     for number, weight in enumerate(model.parameters()):
         weight.grad = torch.full_like(weight, 0.1 * number)
     squares = sum((0.1 * number) ** 2 * weight.numel() for number, weight in enumerate(model.parameters()))
-    assert gradient_norm(model) == pytest.approx(math.sqrt(squares), rel=1e-6)
+    assert gradient_norm(model.parameters()) == pytest.approx(math.sqrt(squares), rel=1e-6)
 
 
 def with_scores(scores, config, every=2):

@@ -15,6 +15,7 @@ from mecheval.models.choices import ChannelState, Expand, MaybeTaps, ScanBackend
 from mecheval.models.layers import Reads, ShortConvSilu, gathered
 from mecheval.models.ops.selective_read import selective_read
 from mecheval.models.ops.selective_scan import read_states, selective_scan, selective_states, went_on
+from mecheval.models.ops.silu_gate import silu_gate
 from mecheval.models.ops.softplus_linear import softplus_linear
 from mecheval.models.site import Site
 
@@ -57,7 +58,7 @@ class Mamba(nn.Module):
         x, z = (F.linear(x, W) for W in self.in_proj.weight.chunk(2))
         x = self.conv_out(self.conv(x))
         y = self.ssm_out(self._ssm(x))
-        return self.out_proj(self.gate_out(y * F.silu(z)))
+        return self.out_proj(self.gate_out(silu_gate(y, z)))
 
     def read(self, x: Stream, at: Reads) -> Float[Tensor, "batch reads d_model"]:
         """The output at some positions: only they are read out of the state, gated and projected."""
@@ -66,7 +67,7 @@ class Mamba(nn.Module):
         x = self.conv(F.linear(x, W_x))
         dt, B, C = self._selected(x)
         y = selective_read(x, dt, -self.A_log.exp(), B, C, self.D, at, backend=self.backend)
-        return self.out_proj(y * F.silu(z))
+        return self.out_proj(silu_gate(y, z))
 
     def mixing(self, x: Stream) -> tuple[Weights, Float[Tensor, "batch source d_inner 1"]]:
         """How much of each x_s is in y_t, and x: Σ_n C_tn exp(A_n Σ_{s<r≤t} dt_r) dt_s B_sn, and D where s = t.

@@ -8,10 +8,13 @@ import torch.nn.functional as F
 from jaxtyping import Complex, Float
 from torch import Tensor
 
+from mecheval.models.ops.compiled import not_compiled, run
 from mecheval.models.ops.long_conv import fft_size
 
 Filter = Float[Tensor, "time channel"]
 Powers = Complex[Tensor, "channel power pairs"]
+
+DIRECT_UP_TO = 80  # lags of a correlation; measured forward and backward on one CPU thread, 64 and 256 channels
 
 
 def position_features(max_len: int) -> Float[Tensor, "max_len 3"]:
@@ -29,7 +32,8 @@ def decay_rates(channels: int) -> Float[Tensor, " channel"]:
 def shift_filter(B: Float[Tensor, "channel d_state"], C: Float[Tensor, "channel d_state"], time: int) -> Filter:
     """The response of a shift SSM, k_l = Σ_n B_n C_{n+l}: the state is a window of the past, read by C."""
     lags = min(time, B.shape[1])
-    k = _Correlation.apply(B, C, lags)  # type: ignore[no-untyped-call]
+    form = _SpectralCorrelation if lags > DIRECT_UP_TO or not_compiled(B, C) else _CompiledCorrelation
+    k = form.apply(B, C, lags)  # type: ignore[no-untyped-call]
     return F.pad(k, (0, time - lags)).t()
 
 
@@ -52,24 +56,50 @@ def diagonal_filter(
     # double, and so the poles: at l, one rounded to single is wrong by l roundings, however its powers are taken
     step = dt[:, None].double()
     inverse = 1 / (1 - step * A / 2)
-    weight = BC * (2 * step * inverse).to(BC.dtype)
-    return _PowerSums.apply(weight, 2 * inverse - 1, time).t()  # type: ignore[no-untyped-call]
+    weight, pole = BC * (2 * step * inverse), 2 * inverse - 1
+    if not_compiled(dt):
+        return _PowerSums.apply(weight.to(BC.dtype), pole, time).t()  # type: ignore[no-untyped-call]
+    return _CompiledSums.apply(weight, pole, time).t().to(dt.dtype)  # type: ignore[no-untyped-call]
 
 
 def diagonal_filter_ref(
     dt: Float[Tensor, " channel"], A: Complex[Tensor, "channel pairs"], BC: Complex[Tensor, "channel pairs"], time: int
 ) -> Filter:
-    """By the recurrence: s ← Ā s + B̄ u, y = 2 Re ⟨C, s⟩, for an impulse u."""
-    half = dt[:, None] * A / 2
-    A_bar, state, steps = (1 + half) / (1 - half), torch.zeros_like(A), []
+    """By the recurrence: s ← Ā s + B̄ u, y = 2 Re ⟨C, s⟩, for an impulse u; in double precision, for the same reason."""
+    half = dt[:, None].double() * A / 2
+    A_bar, state, steps = (1 + half) / (1 - half), torch.zeros_like(half), []
     for t in range(time):
         state = A_bar * state + (BC * dt[:, None] / (1 - half) if t == 0 else 0)
         steps.append(2 * state.sum(dim=1).real)
-    return torch.stack(steps)
+    return torch.stack(steps).to(dt.dtype)
 
 
-class _Correlation(torch.autograd.Function):
-    """Σ_n B_n C_{n+l} for l < lags, by FFT; nothing wraps round into these lags."""
+class _CompiledCorrelation(torch.autograd.Function):
+    """Σ_n B_n C_{n+l} for l < lags."""
+
+    @staticmethod
+    def forward(ctx: Any, B: Tensor, C: Tensor, lags: int) -> Tensor:
+        from mecheval.models.ops.kernels.correlation import forward
+
+        B, C = B.contiguous(), C.contiguous()
+        ctx.save_for_backward(B, C)
+        k = B.new_empty(len(B), lags)
+        run(forward, B, C, k)
+        return k
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, None]:
+        from mecheval.models.ops.kernels.correlation import backward
+
+        (B, C), g = ctx.saved_tensors, grads[0].contiguous()
+        gB, gC = torch.empty_like(B), torch.empty_like(C)
+        run(backward, B, C, g, gB, gC)
+        return gB, gC, None
+
+
+class _SpectralCorrelation(torch.autograd.Function):
+    """The same by FFT; nothing wraps round into these lags."""
 
     @staticmethod
     def forward(ctx: Any, B: Tensor, C: Tensor, lags: int) -> Tensor:
@@ -86,8 +116,32 @@ class _Correlation(torch.autograd.Function):
         return gB, gC, None
 
 
+class _CompiledSums(torch.autograd.Function):
+    """k_l = Re Σ_n w_n r_n^l for l < time, all in double precision; remembers only its inputs."""
+
+    @staticmethod
+    def forward(ctx: Any, w: Tensor, r: Tensor, time: int) -> Tensor:
+        from mecheval.models.ops.kernels.power_sums import forward
+
+        w, r = w.contiguous(), r.contiguous()
+        ctx.save_for_backward(w, r)
+        k = torch.empty(len(w), time, dtype=torch.float64)
+        run(forward, w, r, k)
+        return k
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, None]:
+        from mecheval.models.ops.kernels.power_sums import backward
+
+        (w, r), g = ctx.saved_tensors, grads[0].contiguous()
+        gw, gr = torch.empty_like(w), torch.empty_like(r)
+        run(backward, w, r, g, gw, gr)
+        return gw, gr, None
+
+
 class _PowerSums(torch.autograd.Function):
-    """k_l = Re Σ_n w_n r_n^l for l < time, in about 2√time powers of each r instead of time.
+    """The same without a kernel, in the precision of w: about 2√time powers of each r instead of time.
 
     With l = a·2^h + b, k is the product of two matrices: of w r^(a·2^h), and of r^b.
     Derivatives are those of a function of complex numbers; torch wants their conjugates, at the end.

@@ -7,7 +7,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from mecheval.models.ops.compiled import not_compiled
+from mecheval.models.ops.compiled import not_compiled, run
 
 Rows = Float[Tensor, "... channel"]
 Weight = Float[Tensor, " channel"]
@@ -30,7 +30,7 @@ class _CompiledNorm(torch.autograd.Function):
 
         rows, y = x.view(-1, x.shape[-1]), torch.empty_like(x)
         scale = x.new_empty(len(rows))
-        forward(*_arrays(rows, weight, y.view_as(rows), scale), *[eps])
+        run(forward, rows, weight, y.view_as(rows), scale, eps)
         ctx.save_for_backward(x, weight, scale)
         return y
 
@@ -41,9 +41,5 @@ class _CompiledNorm(torch.autograd.Function):
 
         x, weight, scale = ctx.saved_tensors
         rows, gx, gweight = x.view(-1, x.shape[-1]), torch.empty_like(x), torch.zeros_like(weight)
-        backward(*_arrays(rows, weight, scale, g.contiguous().view_as(rows), gx.view_as(rows), gweight))
+        run(backward, rows, weight, scale, g.contiguous().view_as(rows), gx.view_as(rows), gweight)
         return gx, gweight, None
-
-
-def _arrays(*tensors: Tensor) -> list[Any]:
-    return [tensor.detach().numpy() for tensor in tensors]

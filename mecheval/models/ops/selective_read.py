@@ -14,7 +14,7 @@ from torch.autograd.function import once_differentiable
 
 from mecheval.models.choices import ScanBackend
 from mecheval.models.layers import Reads, gathered
-from mecheval.models.ops.compiled import not_compiled
+from mecheval.models.ops.compiled import not_compiled, run
 from mecheval.models.ops.selective_scan import Channels, Decays, Directions, Skips, selective_scan
 
 
@@ -29,7 +29,7 @@ def selective_read(
     backend: ScanBackend = "auto",
 ) -> Float[Tensor, "batch reads d_inner"]:
     """What `selective_scan` gives at the positions `at`."""
-    inputs = (x, dt, A, B, gathered(C, at)[:, 0], D)
+    inputs = (x, dt, A, B, C, D)
     if at.shape[1] > 1 or backend not in ("auto", "numba") or not_compiled(*inputs):
         return gathered(selective_scan(x, dt, A, B, C, D, backend=backend), at)
     contiguous = (tensor.contiguous() for tensor in inputs)
@@ -43,7 +43,7 @@ class _CompiledRead(torch.autograd.Function):
 
         ctx.save_for_backward(*inputs)
         y = torch.empty_like(inputs[0][:, 0])
-        forward(*(tensor.detach().numpy() for tensor in (*inputs, y)))
+        run(forward, *inputs, y)
         return y
 
     @staticmethod
@@ -52,6 +52,7 @@ class _CompiledRead(torch.autograd.Function):
         from mecheval.models.ops.kernels.selective_read import backward
 
         inputs = ctx.saved_tensors
-        gradients = tuple(map(torch.zeros_like, inputs[:-1]))
-        backward(*(tensor.detach().numpy() for tensor in (*inputs, g.contiguous(), *gradients)))
+        # to x, dt and A it writes, to the others it adds
+        gradients = *map(torch.empty_like, inputs[:3]), *map(torch.zeros_like, inputs[3:-1])
+        run(backward, *inputs, g.contiguous(), *gradients)
         return *gradients, None

@@ -18,7 +18,7 @@ from torch.autograd.function import once_differentiable
 
 from mecheval.errors import InvalidInput
 from mecheval.models.choices import ScanBackend, backend_is_installed, refuse
-from mecheval.models.ops.compiled import not_compiled
+from mecheval.models.ops.compiled import not_compiled, run
 
 Channels = Float[Tensor, "batch time d_inner"]
 Directions = Float[Tensor, "batch time d_state"]  # in the state, to write to and to read from
@@ -108,7 +108,7 @@ class _CompiledScan(torch.autograd.Function):
 
         ctx.save_for_backward(*inputs)
         y = torch.empty_like(inputs[0])
-        forward(*(tensor.detach().numpy() for tensor in (*inputs, y)))
+        run(forward, *inputs, y)
         return y
 
     @staticmethod
@@ -119,5 +119,5 @@ class _CompiledScan(torch.autograd.Function):
         inputs = ctx.saved_tensors
         # to x, dt and A it writes, to the others it adds
         gradients = *map(torch.empty_like, inputs[:3]), *map(torch.zeros_like, inputs[3:])
-        backward(*(tensor.detach().numpy() for tensor in (*inputs, g.contiguous(), *gradients)))
+        run(backward, *inputs, g.contiguous(), *gradients)
         return gradients

@@ -8,11 +8,12 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from mecheval.models.ops.compiled import not_compiled
+from mecheval.models.ops.compiled import not_compiled, run
 
 Stream = Float[Tensor, "batch time channel"]
 Taps = Float[Tensor, "channel width"]
 Bias = Float[Tensor, " channel"]
+TAPS = 4  # as the kernels have them
 
 
 def short_conv(x: Stream, weight: Taps, bias: Bias | None = None) -> Stream:
@@ -22,7 +23,7 @@ def short_conv(x: Stream, weight: Taps, bias: Bias | None = None) -> Stream:
 
 def short_conv_silu(x: Stream, weight: Taps, bias: Bias | None = None) -> Stream:
     """silu(y). In one kernel where there is one: the stream is read once instead of once for every tap."""
-    if not_compiled(x, weight) or not x.numel():
+    if weight.shape[1] > TAPS or not_compiled(x, weight) or not x.numel():
         return F.silu(short_conv(x, weight, bias))
     bias = x.new_zeros(x.shape[2]) if bias is None else bias
     return _CompiledConvSilu.apply(x.contiguous(), weight, bias)  # type: ignore[no-untyped-call]
@@ -74,10 +75,11 @@ class _CompiledConvSilu(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
         from mecheval.models.ops.kernels.short_conv import forward
 
-        taps = torch.stack(_taps(weight))
+        taps, ctx.width = weight.new_zeros(TAPS, len(weight)), weight.shape[1]
+        taps[: ctx.width] = weight.t().flip(0)
         ctx.save_for_backward(x, taps, bias)
         y = torch.empty_like(x)
-        forward(*(tensor.detach().numpy() for tensor in (x, taps, bias, y)))
+        run(forward, x, taps, bias, ctx.width, y)
         return y
 
     @staticmethod
@@ -87,8 +89,8 @@ class _CompiledConvSilu(torch.autograd.Function):
 
         x, taps, bias = ctx.saved_tensors
         gx, gtaps, gbias = torch.empty_like(x), torch.zeros_like(taps), torch.zeros_like(bias)
-        backward(*(tensor.detach().numpy() for tensor in (x, taps, bias, g.contiguous(), gx, gtaps, gbias)))
-        return gx, gtaps.flip(0).t(), gbias
+        run(backward, x, taps, bias, ctx.width, g.contiguous(), gx, gtaps, gbias)
+        return gx, gtaps[: ctx.width].flip(0).t(), gbias
 
 
 def _taps(weight: Tensor) -> tuple[Tensor, ...]:

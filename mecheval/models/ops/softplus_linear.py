@@ -8,17 +8,20 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from mecheval.models.ops.compiled import not_compiled
+from mecheval.models.ops.compiled import not_compiled, run
 
 Inputs = Float[Tensor, "batch time input"]
 Weight = Float[Tensor, "channel input"]
 Bias = Float[Tensor, " channel"]
 FEW = 32  # inputs; of more, a matrix product is faster
+GROUP = 4  # inputs that the kernels take at once
 
 
 def softplus_linear(x: Inputs, weight: Weight, bias: Bias) -> Float[Tensor, "batch time channel"]:
     if x.shape[2] > FEW or not x.numel() or not_compiled(x, weight, bias):
         return softplus_linear_ref(x, weight, bias)
+    if missing := -x.shape[2] % GROUP:
+        x, weight = F.pad(x, (0, missing)), F.pad(weight, (0, missing))
     return _Compiled.apply(x.contiguous(), weight, bias)  # type: ignore[no-untyped-call]
 
 
@@ -33,7 +36,7 @@ class _Compiled(torch.autograd.Function):
 
         inputs, y = weight.t().contiguous(), x.new_empty(*x.shape[:2], len(weight))
         ctx.save_for_backward(x, inputs, bias)
-        forward(*(tensor.detach().numpy() for tensor in (x.flatten(0, 1), inputs, bias, y.flatten(0, 1))))
+        run(forward, x, inputs, bias, y)
         return y
 
     @staticmethod
@@ -43,6 +46,5 @@ class _Compiled(torch.autograd.Function):
 
         x, weight, bias = ctx.saved_tensors
         gx, gweight, gbias = torch.empty_like(x), torch.zeros_like(weight), torch.zeros_like(bias)
-        given = x.flatten(0, 1), weight, bias, g.contiguous().flatten(0, 1), gx.flatten(0, 1), gweight, gbias
-        backward(*(tensor.detach().numpy() for tensor in given))
+        run(backward, x, weight, bias, g.contiguous(), gx, gweight, gbias)
         return gx, gweight.t(), gbias

@@ -1,6 +1,5 @@
 """Beyond the paper: when a mechanism comes about, what a token costs, and how training went."""
 
-from pathlib import Path
 from typing import Any
 
 from pandas import DataFrame, concat
@@ -14,7 +13,6 @@ from mecheval.report.figures.lines import Lines
 from mecheval.report.sheet import Sheet
 from mecheval.report.study import CELL, Study
 from mecheval.report.tables import at_chosen, averaged
-from mecheval.results.run import Run
 from mecheval.tasks import tasks
 
 ROWS = {"share": "restored share", "loss": "dev loss", "gradient_norm": "gradient norm", "accuracy": "dev accuracy"}
@@ -59,7 +57,7 @@ def training(study: Study) -> Sheet:
 def cost(study: Study) -> Sheet:
     found = []
     for run in study.runs[study.runs["outcome"] == "done"].to_dict("records"):
-        spent = Run(Path(run["folder"])).provenance
+        spent = study.facts[run["key"]]["provenance"]
         length = _length(run["task"])
         read = run["steps"] * run["train.batch"] * length
         held = run["train.batch"] * length

@@ -7,11 +7,14 @@ from itertools import product
 import numpy as np
 import pytest
 import torch
-from by_hand import largest_error
+import torch.nn.functional as F
+from by_hand import furthest, in_double, largest_error, outcome
 from scipy.signal import cont2discrete
 from torch.autograd import gradcheck
 
+from mecheval.models.ops import filters
 from mecheval.models.ops.filters import (
+    DIRECT_UP_TO,
     decay_rates,
     diagonal_filter,
     diagonal_filter_ref,
@@ -24,6 +27,19 @@ from mecheval.models.ops.long_conv import long_conv
 TIMES = [1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 33, 68]
 SHIFTS = list(product([1, 3], [1, 2, 3, 4, 7, 8, 16, 33], TIMES))
 DIAGONALS = list(product([1, 3], [1, 2, 5], TIMES, [1e-4, 1e-2, 1.0, 10.0, None]))
+
+
+@pytest.fixture
+def no_kernels(monkeypatch):
+    """As on another device."""
+    monkeypatch.setattr(filters, "not_compiled", lambda *inputs: "elsewhere")
+
+
+@pytest.fixture(params=["compiled", "torch"])
+def either(request):
+    """Twice: with kernels and without."""
+    if request.param == "torch":
+        request.getfixturevalue("no_kernels")
 
 
 def drawn_shift(channels, d_state, dtype=torch.float64):
@@ -62,6 +78,20 @@ def test_a_diagonal_filter_has_the_values_and_gradients_of_its_recurrence(shape)
     assert error(diagonal_filter, single, time) < 1e-5
 
 
+@pytest.mark.parametrize("shape", SHIFTS[::5], ids=str)
+def test_a_shift_filter_without_a_kernel_is_the_same(shape, no_kernels):
+    *sizes, time = shape
+    assert error(shift_filter, drawn_shift(*sizes), time) < 1e-10
+    assert error(shift_filter, drawn_shift(*sizes, dtype=torch.float32), time) < 1e-5
+
+
+@pytest.mark.parametrize("shape", DIAGONALS[::4], ids=str)
+def test_a_diagonal_filter_without_a_kernel_is_the_same(shape, no_kernels):
+    channels, pairs, time, step = shape
+    assert error(diagonal_filter, drawn_diagonal(channels, pairs, step), time) < 1e-10
+    assert error(diagonal_filter, drawn_diagonal(channels, pairs, step, torch.float32), time) < 1e-5
+
+
 def test_there_are_enough_shapes():
     assert len(set(SHIFTS)) >= 200
     assert len(set(DIAGONALS)) >= 200
@@ -69,24 +99,49 @@ def test_there_are_enough_shapes():
 
 @pytest.mark.parametrize("step", [1e-4, 1e-3, 1e-2, 0.1, 1.0, 10.0])
 @pytest.mark.parametrize("pairs", [4, 64])
-def test_single_precision_lasts_for_a_thousand_tokens(step, pairs):
+def test_single_precision_lasts_for_a_thousand_tokens(step, pairs, either):
     inputs = drawn_diagonal(2, pairs, step, torch.float32)
     assert error(diagonal_filter, inputs, 1024) < 1e-5
 
 
-def test_the_published_size_is_as_exact_as_a_small_one():
+def test_the_published_size_is_as_exact_as_a_small_one(either):
     assert error(diagonal_filter, drawn_diagonal(4, 512, None, torch.float32), 68) < 1e-5
     assert error(shift_filter, drawn_shift(4, 1024, torch.float32), 68) < 1e-5
 
 
+@pytest.mark.parametrize("time", [68, 1024])
+@pytest.mark.parametrize("form", [diagonal_filter, diagonal_filter_ref])
+def test_a_diagonal_filter_in_single_precision_is_the_one_in_double_rounded(form, time):
+    """The plain one, too: models trained with either would drift apart."""
+    inputs = drawn_diagonal(4, 512, None, torch.float32)
+    truth = outcome(partial(diagonal_filter_ref, time=time), in_double(inputs), sums=4)
+    assert furthest(outcome(partial(form, time=time), inputs, sums=4), truth) < 2e-7
+
+
+def test_a_shift_filter_that_starts_by_writing_into_its_first_place_is_what_is_read():
+    """To the bit, and what is read later has a gradient of zero: AdamW would make moves of roundings."""
+    C = torch.randn(3, 1024, generator=torch.Generator().manual_seed(0)).requires_grad_()
+    k = shift_filter(torch.eye(1, 1024).repeat(3, 1), C, 68)
+    assert torch.equal(k, C.t()[:68])
+    (gC,) = torch.autograd.grad(k.square().sum(), C)
+    assert torch.equal(gC, F.pad(2 * C[:, :68], (0, 1024 - 68)))
+
+
+def test_few_lags_are_summed_and_many_transformed(monkeypatch):
+    few, many = (shift_filter(*drawn_shift(2, 100), time) for time in (DIRECT_UP_TO, DIRECT_UP_TO + 1))
+    monkeypatch.setattr(filters, "DIRECT_UP_TO", 0)
+    assert not torch.equal(shift_filter(*drawn_shift(2, 100), DIRECT_UP_TO), few)
+    assert torch.equal(shift_filter(*drawn_shift(2, 100), DIRECT_UP_TO + 1), many)
+
+
 @pytest.mark.parametrize("time", [1, 2, 8])
-def test_long_steps_over_fast_oscillations_keep_the_gradient_of_the_step(time):
+def test_long_steps_over_fast_oscillations_keep_the_gradient_of_the_step(time, either):
     """Where dt A is large, what dt does to the weight and to the pole cancels but for a part in |dt A|."""
     inputs = [torch.tensor([10.0]), torch.tensor([[-0.5 + 1600j]]), torch.tensor([[1.0 + 0.5j]])]
     assert error(diagonal_filter, [x.requires_grad_() for x in inputs], time) < 1e-5
 
 
-def test_a_pole_at_zero_forgets_after_one_token():
+def test_a_pole_at_zero_forgets_after_one_token(either):
     """dt A = −2, where the logarithm of the pole is infinite."""
     inputs = [torch.tensor([4.0]), torch.tensor([[-0.5 + 0j]]), torch.tensor([[3.0 + 1j]])]
     assert diagonal_filter(*inputs, 5).flatten().tolist() == [12, 0, 0, 0, 0]
@@ -94,12 +149,12 @@ def test_a_pole_at_zero_forgets_after_one_token():
 
 
 @pytest.mark.parametrize("time", [1, 2, 7])
-def test_derivatives_are_those_of_finite_differences(time):
+def test_derivatives_are_those_of_finite_differences(time, either):
     assert gradcheck(lambda B, C: shift_filter(B, C, time), drawn_shift(2, 4))
     assert gradcheck(lambda *inputs: diagonal_filter(*inputs, time), drawn_diagonal(2, 3))
 
 
-def test_a_second_derivative_is_refused_rather_than_wrong():
+def test_a_second_derivative_is_refused_rather_than_wrong(either):
     for form, inputs in ((shift_filter, drawn_shift(1, 4)), (diagonal_filter, drawn_diagonal(1, 2))):
         (g,) = torch.autograd.grad(form(*inputs, 5).square().sum(), inputs[1], create_graph=True)
         with pytest.raises(RuntimeError, match="once_differentiable"):
@@ -136,7 +191,7 @@ def test_a_convolution_with_the_shift_filter_is_running_the_state_space_model(d_
     torch.testing.assert_close(long_conv(u[None], shift_filter(B, C, time))[0], torch.stack(steps), rtol=0, atol=1e-11)
 
 
-def test_a_shift_filter_ends_with_the_window():
+def test_a_shift_filter_ends_with_the_window(either):
     B, C = (x.detach() for x in drawn_shift(2, 4))
     k = shift_filter(B, C, 9)
     assert (k[4:] == 0).all()
@@ -144,7 +199,7 @@ def test_a_shift_filter_ends_with_the_window():
 
 
 @pytest.mark.parametrize("form", [shift_filter, diagonal_filter])
-def test_a_shorter_filter_is_the_beginning_of_a_longer_one(form):
+def test_a_shorter_filter_is_the_beginning_of_a_longer_one(form, either):
     inputs = drawn_shift(2, 8) if form is shift_filter else drawn_diagonal(2, 8)
     torch.testing.assert_close(form(*inputs, 5), form(*inputs, 30)[:5], rtol=1e-12, atol=1e-12)
 

@@ -38,6 +38,14 @@ def test_silu_of_what_is_large_or_no_number_is_torch_s(value):
     torch.testing.assert_close(short_conv_silu(x, weight), F.silu(x), equal_nan=True)
 
 
+@pytest.mark.parametrize("width", [1, 2, 3, 4, 5])
+def test_what_is_no_number_reaches_as_far_as_the_taps_do(width):
+    x = torch.ones(1, 9, 20)
+    x[0, 2] = math.nan
+    found = short_conv_silu(x, torch.ones(20, width))[0].isnan().any(dim=-1)
+    assert found.nonzero().flatten().tolist() == list(range(2, 2 + width))
+
+
 def test_in_other_precisions_and_of_nothing_it_is_silu_of_the_convolution():
     x, weight, bias = drawn(2, 5, 3, 4, True, dtype=torch.bfloat16)
     torch.testing.assert_close(short_conv_silu(x, weight, bias), F.silu(short_conv(x, weight, bias)))

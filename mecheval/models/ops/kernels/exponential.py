@@ -1,4 +1,4 @@
-"""exp and log1p for the other kernels: of a scalar, in its own precision, in loops that LLVM turns into vectors."""
+"""exp, decay and log1p for other kernels: of a scalar, in its own precision, in loops that LLVM turns into vectors."""
 
 import math
 
@@ -16,6 +16,9 @@ LN2_HIGH, LN2_LOW = np.float32(0.693359375), np.float32(math.log(2) - 0.69335937
 ROUND, EXPONENT = np.float32(1.5 * 2**23 + 127), np.int32(23)
 # Beyond these 2ᵏ has no normal exponent: k = −127 gives 0 and k = 128 infinity.
 LOWEST, HIGHEST = np.float32(-88), np.float32(88.8)
+# The same without the 127: added to the bits of a number, k in their highest place multiplies it by 2ᵏ.
+WHOLE, LN2 = np.float32(1.5 * 2**23), np.float32(math.log(2))
+FADED = np.float32(-87.3)  # whose exponential is the least normal number
 
 # log(1 + x) = x p(x) for 0 ≤ x ≤ 1, with p of degree 8 fitted for the least relative error (3e-8)
 L0, L1, L2, L3, L4, L5, L6, L7, L8 = np.array(
@@ -55,6 +58,27 @@ def _exp(x):
         return ((q * r + ONE) * r + ONE) * power
 
     return exp32
+
+
+def decay(x):
+    """Compiled as `_decay`: exp in two thirds of its time, where x is small enough for a finite one. Never quite 0."""
+
+
+@overload(decay, jit_options={"fastmath": {"contract"}})
+def _decay(x):
+    if x != types.float32:
+        return lambda x: math.exp(x)
+
+    def decay32(x):
+        x = FADED if x < FADED else x
+        shifted = np.float32(x * LOG2_E + WHOLE)
+        k = shifted - WHOLE
+        r = x - k * LN2  # fused, so that one part of ln 2 is exact enough
+        q = (((Q4 * r + Q3) * r + Q2) * r + Q1) * r + Q0
+        power = np.float32((q * r + ONE) * r + ONE)
+        return np.int32(power.view(np.int32) + np.int32(shifted.view(np.int32) << EXPONENT)).view(np.float32)
+
+    return decay32
 
 
 def log1p(x):

@@ -7,7 +7,7 @@ nothing of the forward pass is needed backward. Laid out as the scan's kernels a
 import numpy as np
 from numba import njit
 
-from mecheval.models.ops.kernels.exponential import exp
+from mecheval.models.ops.kernels.exponential import LN2, decay
 from mecheval.models.ops.kernels.selective_scan import FAST, WIDTH
 
 # what the scratch arrays hold: for each channel and state …
@@ -22,7 +22,8 @@ GU, AGED, GAGE = range(3, 6)
 def forward(x, dt, A, B, C, D, at, y):
     """Writes `y`."""
     batch, _, d_inner = x.shape
-    d_state, blocks, zero = A.shape[1], -(-d_inner // WIDTH), x.dtype.type(0)
+    d_state, blocks, zero, nan = A.shape[1], -(-d_inner // WIDTH), x.dtype.type(0), x.dtype.type(np.nan)
+    low, high, most = A.min(), A.max(), x.dtype.type(LN2 * np.finfo(x.dtype).maxexp)
     cell, row = np.zeros((blocks, d_state, WIDTH), x.dtype), np.zeros((3, WIDTH), x.dtype)
     for c in range(d_inner):
         for n in range(d_state):
@@ -37,25 +38,29 @@ def forward(x, dt, A, B, C, D, at, y):
             for s in range(at[b], -1, -1):
                 row[R] = zero
                 for n in range(d_state):
-                    w = C[b, n] * B[b, s, n]
+                    w = C[b, at[b], n] * B[b, s, n]
                     for i in range(WIDTH):
-                        row[R, i] += w * exp(row[AGE, i] * cell[block, n, i])
+                        row[R, i] += w * decay(row[AGE, i] * cell[block, n, i])
                 for i in range(width):
                     y[b, first + i] += dt[b, s, first + i] * x[b, s, first + i] * row[R, i]
-                    row[AGE, i] += dt[b, s, first + i]
+                    age = row[AGE, i] + dt[b, s, first + i]
+                    row[AGE, i] = age if max(age * low, age * high) < most else nan
 
 
 @njit(cache=True, fastmath=FAST)
 def backward(x, dt, A, B, C, D, at, g, gx, gdt, gA, gB, gC, gD):
-    """Adds to all gradients but `gA`, which it writes, given `g`, the gradient of y."""
+    """Adds to `gB`, `gC` and `gD` and writes the other gradients, given `g`, the gradient of y."""
     batch, time, d_inner = x.shape
-    d_state, blocks, zero = A.shape[1], -(-d_inner // WIDTH), x.dtype.type(0)
+    d_state, blocks, zero, nan = A.shape[1], -(-d_inner // WIDTH), x.dtype.type(0), x.dtype.type(np.nan)
+    low, high, most = A.min(), A.max(), x.dtype.type(LN2 * np.finfo(x.dtype).maxexp)
     cell, row = np.zeros((blocks, d_state, 2, WIDTH), x.dtype), np.zeros((6, WIDTH), x.dtype)
     gage = np.zeros((time, WIDTH), x.dtype)
     for c in range(d_inner):
         for n in range(d_state):
             cell[c // WIDTH, n, A_, c % WIDTH] = A[c, n]
     for b in range(batch):
+        gx[b, at[b] + 1 :] = zero
+        gdt[b, at[b] + 1 :] = zero
         for block in range(blocks):
             first = block * WIDTH
             width = min(WIDTH, d_inner - first)
@@ -68,23 +73,24 @@ def backward(x, dt, A, B, C, D, at, g, gx, gdt, gA, gB, gC, gD):
                 row[R] = zero
                 row[GAGE] = zero
                 for n in range(d_state):
-                    c_n, b_n, total = C[b, n], B[b, s, n], zero
+                    c_n, b_n, total = C[b, at[b], n], B[b, s, n], zero
                     w = c_n * b_n
                     for i in range(WIDTH):
-                        left = exp(row[AGE, i] * cell[block, n, A_, i])
+                        left = decay(row[AGE, i] * cell[block, n, A_, i])
                         total += row[GU, i] * left
                         left *= w
                         row[R, i] += left
                         row[GAGE, i] += left * cell[block, n, A_, i]
                         cell[block, n, GA, i] += left * row[AGED, i]
                     gB[b, s, n] += total * c_n
-                    gC[b, n] += total * b_n
+                    gC[b, at[b], n] += total * b_n
                 for i in range(width):
                     c = first + i
                     gx[b, s, c] = g[b, c] * dt[b, s, c] * row[R, i]
                     gdt[b, s, c] = g[b, c] * x[b, s, c] * row[R, i]
                     gage[s, i] = row[GU, i] * row[GAGE, i]
-                    row[AGE, i] += dt[b, s, c]
+                    age = row[AGE, i] + dt[b, s, c]
+                    row[AGE, i] = age if max(age * low, age * high) < most else nan
             for i in range(width):
                 gx[b, at[b], first + i] += g[b, first + i] * D[first + i]
                 gD[first + i] += g[b, first + i] * x[b, at[b], first + i]

@@ -9,7 +9,7 @@ slower.
 import numpy as np
 from numba import njit
 
-from mecheval.models.ops.kernels.exponential import exp
+from mecheval.models.ops.kernels.exponential import LN2, decay
 
 WIDTH = 64  # 16 and 32 are slower, 128 is no faster
 # Sums over channels may change their order and multiply-adds may fuse; NaN and infinity keep their meaning.
@@ -28,8 +28,8 @@ DECAY, DECAYED = range(2)
 def forward(x, dt, A, B, C, D, y):
     """Writes `y`."""
     batch, time, d_inner = x.shape
-    d_state, blocks, zero = A.shape[1], -(-d_inner // WIDTH), x.dtype.type(0)
-    tiny = np.finfo(x.dtype).tiny / np.finfo(x.dtype).eps
+    d_state, blocks, zero, nan = A.shape[1], -(-d_inner // WIDTH), x.dtype.type(0), x.dtype.type(np.nan)
+    low, high, most = A.min(), A.max(), x.dtype.type(LN2 * np.finfo(x.dtype).maxexp)
     cell, row = np.zeros((blocks, d_state, 2, WIDTH), x.dtype), np.zeros((blocks, 3, WIDTH), x.dtype)
     for c in range(d_inner):
         for n in range(d_state):
@@ -41,17 +41,16 @@ def forward(x, dt, A, B, C, D, y):
                 first = block * WIDTH
                 width = min(WIDTH, d_inner - first)
                 for i in range(width):
-                    row[block, DT, i] = dt[b, t, first + i]
+                    step = dt[b, t, first + i]
+                    # a state that grows beyond all numbers, of which `decay` would say anything
+                    row[block, DT, i] = step if max(step * low, step * high) < most else nan
                     row[block, U, i] = dt[b, t, first + i] * x[b, t, first + i]
                     row[block, Y, i] = D[first + i] * x[b, t, first + i]
                 for n in range(d_state):
                     b_n, c_n = B[b, t, n], C[b, t, n]
                     for i in range(WIDTH):
-                        h = exp(row[block, DT, i] * cell[block, n, A_, i]) * cell[block, n, H, i]
+                        h = decay(row[block, DT, i] * cell[block, n, A_, i]) * cell[block, n, H, i]
                         h += row[block, U, i] * b_n
-                        # A state that decays ends in denormals, each an assist of 100 cycles and more on some
-                        # processors. Below 1e-31 (float32; 1e-292 in float64) it is nothing.
-                        h = zero if abs(h) < tiny else h
                         cell[block, n, H, i] = h
                         row[block, Y, i] += c_n * h
                 for i in range(width):
@@ -66,8 +65,8 @@ def backward(x, dt, A, B, C, D, g, gx, gdt, gA, gB, gC, gD):
     gh_t = exp(dt_{t+1} A) gh_{t+1} + C_t g_t.
     """
     batch, time, d_inner = x.shape
-    d_state, blocks, zero = A.shape[1], -(-d_inner // WIDTH), x.dtype.type(0)
-    tiny = np.finfo(x.dtype).tiny / np.finfo(x.dtype).eps
+    d_state, blocks, zero, nan = A.shape[1], -(-d_inner // WIDTH), x.dtype.type(0), x.dtype.type(np.nan)
+    low, high, most = A.min(), A.max(), x.dtype.type(LN2 * np.finfo(x.dtype).maxexp)
     tape = np.empty((time, d_state, 2, WIDTH), x.dtype)
     cell, row = np.zeros((blocks, d_state, 4, WIDTH), x.dtype), np.zeros((time, 5, WIDTH), x.dtype)
     for c in range(d_inner):
@@ -81,17 +80,17 @@ def backward(x, dt, A, B, C, D, g, gx, gdt, gA, gB, gC, gD):
             row[:] = zero  # the sums, and the padding of a last block
             for t in range(time):
                 for i in range(width):
-                    row[t, DT, i] = dt[b, t, first + i]
+                    step = dt[b, t, first + i]
+                    row[t, DT, i] = step if max(step * low, step * high) < most else nan
                     row[t, U, i] = dt[b, t, first + i] * x[b, t, first + i]
                     row[t, G, i] = g[b, t, first + i]
                 for n in range(d_state):
                     b_n, total = B[b, t, n], zero
                     for i in range(WIDTH):
-                        decay = exp(row[t, DT, i] * cell[block, n, A_, i])
-                        decayed = decay * cell[block, n, H, i]
-                        tape[t, n, DECAY, i], tape[t, n, DECAYED, i] = decay, decayed
+                        left = decay(row[t, DT, i] * cell[block, n, A_, i])
+                        decayed = left * cell[block, n, H, i]
+                        tape[t, n, DECAY, i], tape[t, n, DECAYED, i] = left, decayed
                         h = decayed + row[t, U, i] * b_n
-                        h = zero if abs(h) < tiny else h
                         cell[block, n, H, i] = h
                         total += row[t, G, i] * h
                     gC[b, t, n] += total
@@ -105,8 +104,7 @@ def backward(x, dt, A, B, C, D, g, gx, gdt, gA, gB, gC, gD):
                         exponent = gh * tape[t, n, DECAYED, i]
                         row[t, GR, i] += exponent * cell[block, n, A_, i]
                         cell[block, n, GA, i] += exponent * row[t, DT, i]
-                        gh *= tape[t, n, DECAY, i]
-                        cell[block, n, GH, i] = zero if abs(gh) < tiny else gh
+                        cell[block, n, GH, i] = gh * tape[t, n, DECAY, i]
                     gB[b, t, n] += total
                 for i in range(width):
                     c = first + i

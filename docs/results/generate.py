@@ -1,0 +1,107 @@
+"""Writes what is made of the kept tables beside it: each study's figure.png, README.md and report.html."""
+
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from mecheval.report.claims import Finding, asked
+from mecheval.report.facts import provenance
+from mecheval.report.figures import all_figures
+from mecheval.report.figures.drawing import draw, figure_of
+from mecheval.report.files import save
+from mecheval.report.paper_claims import CLAIMS
+from mecheval.report.sheet import Sheet
+from mecheval.report.study import Study
+from mecheval.results.kept import KEPT
+
+HERE = Path(__file__).parent
+ORDER = ["3", "4a", "4b", "5", "7", "8", "9", "10", "11", "12", "13", "grandparent", "emergence", "cost"]
+FACTS = ("mecheval", "torch", "numba", "python", "processor", "cores", "threads", "commit", "CPU time of all runs")
+
+
+def folders() -> list[Path]:
+    """Of the studies that are kept, in the paper's order."""
+    found = [file.parent for file in HERE.glob(f"*/{KEPT}")]
+    return sorted(
+        found, key=lambda folder: (ORDER.index(folder.name.removeprefix("figure").split("-")[0]), folder.name)
+    )
+
+
+def sheet(study: Study) -> Sheet:
+    all_figures()
+    name = figure_of(study.recipe)
+    assert name, f"{study.folder} is of no figure"
+    return draw(study, name)
+
+
+def words() -> dict[str, Any]:
+    """Written by hand, without numbers."""
+    return tomllib.loads((HERE / "words.toml").read_text(encoding="utf-8"))
+
+
+@cache
+def findings() -> list[Finding]:
+    return [found for found in asked(CLAIMS, [HERE]) if found.scale == "small"]
+
+
+def readme() -> str:
+    said = words()
+    studies = {folder.name: Study.read(folder) for folder in folders()}
+    parts = [said["start"].strip(), "## The answers", *answers(findings())]
+    parts += ["## Claim by claim", said["rules"].strip()]
+    for found in findings():
+        parts += claim(found, said["why"].get(found.claim.name, ""))
+    parts += [
+        "## Figures",
+        *(part for name, study in studies.items() for part in picture(name, study, said["figures"])),
+    ]
+    parts += ["## How it was made", made(studies), f"```text\n{(HERE / 'reproduce.sh').read_text().strip()}\n```"]
+    return "\n\n".join(parts) + "\n"
+
+
+def answers(findings: Sequence[Finding]) -> Iterator[str]:
+    lines = ["| the paper says | where | runs | answer |", "|---|---|---|---|"]
+    for found in findings:
+        told = found.claim
+        lines.append(f"| [{told.says}](#{told.name}) | {told.where} | `{told.recipe}` | **{found.answer}** |")
+    yield "\n".join(lines)
+    there = {found.claim for found in findings}
+    if missing := [told.says for told in CLAIMS if told not in there]:
+        yield "Not run yet: " + " ".join(missing)
+
+
+def claim(found: Finding, why: str) -> Iterator[str]:
+    told = found.claim
+    yield f"### {told.name}"
+    yield f"*{told.says}* ({told.where})\n\nRule: {told.rule}. From `{told.recipe}` at scale `{found.scale}`."
+    lines = ["| measured | mean [95 %] | rule | |", "|---|---|---|---|"]
+    lines += [f"| {number.what} | {number} | {number.bound} | {number.answer} |" for number in found.numbers]
+    yield "\n".join(lines)
+    yield f"**{found.answer.capitalize()}.** {why.strip()}".strip()
+
+
+def picture(name: str, study: Study, said: Mapping[str, str]) -> Iterator[str]:
+    yield f"### {name}"
+    yield f"{said.get(name, '').strip()} Runs: {study.counted}.".strip()
+    yield f"![{sheet(study).title}]({name}/figure.png)"
+    yield f"`mecheval figure {figure_of(study.recipe)} --runs docs/results/{name} --out docs/results/{name}/figure.png`"
+
+
+def made(studies: dict[str, Study]) -> str:
+    lines = ["| study | runs | " + " | ".join(FACTS) + " |", "|---" * (len(FACTS) + 2) + "|"]
+    for name, study in studies.items():
+        facts = provenance(study)
+        lines.append(f"| {name} | {study.counted} | " + " | ".join(facts.get(fact, "–") for fact in FACTS) + " |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    for folder in folders():
+        save(sheet(Study.read(folder)), folder / "figure.png")
+    (HERE / "README.md").write_text(readme(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,23 @@
+"""y ∘ silu(z) and its gradients, compiled for one thread, of arrays in one row."""
+
+from numba import njit
+
+from mecheval.models.ops.kernels.exponential import exp
+
+
+@njit(cache=True, fastmath={"contract"}, error_model="numpy")
+def forward(y, z, out):
+    """Writes `out`."""
+    one = y.dtype.type(1)
+    for i in range(len(y)):
+        out[i] = y[i] * z[i] / (one + exp(-z[i]))
+
+
+@njit(cache=True, fastmath={"contract"}, error_model="numpy")
+def backward(y, z, g, gy, gz):
+    """Writes both gradients, given `g`, that of the product."""
+    one = y.dtype.type(1)
+    for i in range(len(y)):
+        open_ = one / (one + exp(-z[i]))
+        gy[i] = g[i] * z[i] * open_
+        gz[i] = g[i] * y[i] * open_ * (one + z[i] * (one - open_))
