@@ -28,7 +28,7 @@ from mecheval.tasks import tasks
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md"))]
 GENERATED = runpy.run_path(str(DOCS / "generate.py"))
 LANGUAGES = ("python", "sh", "toml", "text")
 BLOCK = re.compile(r"^ *```(.*)\n((?:.*\n)*?) *```$", flags=re.MULTILINE)
@@ -49,6 +49,11 @@ SAYS = {  # by page, what its blocks print among other things
     "compare.md": ["10 − 60 steps: -0.92, p = 0.031, differ"],
     "resume.md": ["diverged", "threads was 1 and is 2", "did you mean 'attention'?"],
 }
+
+
+def name_of(page: Path) -> str:
+    """Below docs/, or in the root."""
+    return str(page.relative_to(DOCS if DOCS in page.parents else ROOT))
 
 
 def blocks(page: Path) -> list[tuple[str, str]]:
@@ -107,7 +112,7 @@ def check_entry_points(text: str) -> None:
     assert set(groups) <= {f"mecheval.{registry.kind}s" for registry in (tasks, mixers)}
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page)], ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page)], ids=name_of)
 def test_every_block_of_a_page_runs(page, folder, monkeypatch, capsys):
     if SWEPT in page.read_text():
         sweep_by_hand(folder / SWEPT)
@@ -130,11 +135,11 @@ def test_every_block_of_a_page_runs(page, folder, monkeypatch, capsys):
         printed = capsys.readouterr()
         said += printed.out + printed.err
     assert not unused, "no command names this file, so nobody tries it"
-    for expected in SAYS.get(page.name, []):
+    for expected in SAYS.get(name_of(page), []):
         assert expected in said
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_no_block_escapes(page):
     found = blocks(page)
     assert {language for language, _ in found} <= set(LANGUAGES)
@@ -142,7 +147,7 @@ def test_no_block_escapes(page):
     assert not re.search("^ *~~~", page.read_text(), flags=re.MULTILINE)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_commands_within_a_sentence_exist(page):
     commands = typer.main.get_command(app).commands
     for text in re.findall(r"`mecheval (\w[^`\n]*)`", BLOCK.sub("", page.read_text())):
@@ -152,13 +157,13 @@ def test_commands_within_a_sentence_exist(page):
         assert {word for word in words if word.startswith("-")} <= options, text
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_links_lead_somewhere(page):
     for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text()):
         assert (page.parent / target).exists(), target
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_make_targets_that_are_named_exist(page):
     for target in re.findall(r"(?:^|`)make (\w+)", page.read_text(), flags=re.MULTILINE):
         assert target in MAKE
@@ -171,7 +176,7 @@ def test_generated_pages_are_what_the_code_says(name):
 
 def test_every_page_is_in_the_contents():
     assert set(pages_in(tomllib.loads((ROOT / "zensical.toml").read_text())["project"]["nav"])) == {
-        page.name for page in DOCS.glob("*.md")
+        str(page.relative_to(DOCS)) for page in DOCS.rglob("*.md")
     }
 
 

@@ -1,5 +1,6 @@
 """docs/results says what its tables say: every figure is drawn again, every claim asked again, and compared."""
 
+import re
 import runpy
 from pathlib import Path
 
@@ -15,6 +16,10 @@ GENERATE = runpy.run_path(str(RESULTS / "generate.py"))
 FOLDERS = GENERATE["folders"]()
 
 
+def read(name):
+    return (RESULTS / name).read_text(encoding="utf-8")
+
+
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
 def test_a_figure_is_what_its_tables_give(folder, tmp_path):
     """To a hundredth of the grey scale, since another version of a font moves edges."""
@@ -25,7 +30,13 @@ def test_a_figure_is_what_its_tables_give(folder, tmp_path):
 
 
 def test_the_claims_are_what_the_tables_say():
-    assert (RESULTS / "README.md").read_text(encoding="utf-8") == GENERATE["readme"](), "run docs/results/generate.py"
+    assert read("README.md") == GENERATE["readme"](), "run docs/results/generate.py"
+
+
+def test_the_report_is_what_the_tables_give():
+    """But for its pictures, which are compared above."""
+    kept, again = (re.sub('src="data:image[^"]*"', "", text) for text in (read("report.html"), GENERATE["report"]()))
+    assert kept == again, "run docs/results/generate.py"
 
 
 def test_every_claim_has_its_reason_and_no_reason_has_a_number():

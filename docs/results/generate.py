@@ -11,6 +11,7 @@ from mecheval.report.facts import provenance
 from mecheval.report.figures import all_figures
 from mecheval.report.figures.drawing import draw, figure_of
 from mecheval.report.files import save
+from mecheval.report.page import page
 from mecheval.report.paper_claims import CLAIMS
 from mecheval.report.sheet import Sheet
 from mecheval.report.study import Study
@@ -34,6 +35,10 @@ def sheet(study: Study) -> Sheet:
     name = figure_of(study.recipe)
     assert name, f"{study.folder} is of no figure"
     return draw(study, name)
+
+
+def report() -> str:
+    return page(*(Study.read(folder) for folder in folders()), place=HERE)
 
 
 def words() -> dict[str, Any]:
@@ -101,6 +106,7 @@ def main() -> None:
     for folder in folders():
         save(sheet(Study.read(folder)), folder / "figure.png")
     (HERE / "README.md").write_text(readme(), encoding="utf-8")
+    (HERE / "report.html").write_text(report(), encoding="utf-8")
 
 
 if __name__ == "__main__":
