@@ -175,7 +175,7 @@ def test_every_help_ends_in_an_example_that_runs(command, capsys, place_with_run
         small = ["train.steps=2", "train.batch=8", "eval.documents=16", "eval.grid=none", "model.d_model=8"]
         for architecture, seed in product(("attention", "based"), (0, 1)):
             assert main(["run", "recall:pairs=3,vocab=16", architecture, f"seed={seed}", *small, "--out", "runs"]) == 0
-    if command in ("figure", "report"):
+    if command in ("figure", "report", "keep", "claims"):
         assert main(example("sweep", capsys)[1:]) == 0
     words = example(command, capsys)
     assert words[:2] == ["mecheval", command]

@@ -52,6 +52,6 @@ def floor_of(part: str, what: str, against: str) -> Floor | None:
         return CHECKPOINTS
     if part == "steps" and against == "plain: losses":
         return LOSSES_APART
-    if part == "steps" and against == "plain: losses in double":
+    if part == "steps" and against == "plain: float64":
         return LOSSES_IN_DOUBLE
     return FLOORS.get((part, what, against))

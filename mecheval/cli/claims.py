@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from mecheval.report.claims import Finding
 
 
-@app.command(epilog="Example: mecheval claims docs/results")
+@app.command(epilog="Example: mecheval claims runs/figure3-quick")
 def claims(
     folders: Annotated[list[Path], typer.Argument(metavar="DIR", help="sweeps, kept studies, or folders of those")],
     as_json: Json = False,

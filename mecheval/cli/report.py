@@ -76,7 +76,7 @@ def keep(
     from mecheval.results.keep import keep
 
     kept = keep(folder, out)
-    size = sum(file.stat().st_size for file in out.iterdir())
+    size = sum(file.stat().st_size for file in kept.files(out))
     if as_json:
         print_json({"out": str(out), "runs": len(kept.runs), "rows": len(kept.rows), "bytes": size})
     else:

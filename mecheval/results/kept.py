@@ -71,6 +71,10 @@ class Kept:
         checksums = {name: sha256(read(folder / f"{name}.parquet")) for name in _TABLES}
         write_json(folder / KEPT, {"recipe": self.recipe, "scale": self.scale, "sha256": checksums})
 
+    @staticmethod
+    def files(folder: Path) -> list[Path]:
+        return [folder / KEPT, *(folder / f"{name}.parquet" for name in _TABLES)]
+
     def found(self, folder: Path) -> Iterator[tuple[dict[str, Any], dict[str, Any], KeptRun | None]]:
         """As if the folders were there: how each ended, its experiment, and what it measured."""
         rows, curves = _by_key(self.rows), _by_key(self.curves)
