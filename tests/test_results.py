@@ -39,7 +39,7 @@ def test_the_report_is_what_the_tables_give():
     assert kept == again, "run docs/results/generate.py"
 
 
-def test_every_claim_has_its_reason_and_no_reason_has_a_number():
+def test_every_claim_has_its_reason_and_no_reason_states_a_percentage():
     words = GENERATE["words"]()
     assert not [text for part in ("why", "figures") for text in words[part].values() if "%" in text]
     assert {found.claim.name for found in GENERATE["findings"]()} <= set(words["why"])
