@@ -17,6 +17,7 @@ from mecheval.models.config import ModelConfig, build_architecture
 from mecheval.models.layers import Reads, RMSNorm, gathered
 from mecheval.models.mlp import MLP
 from mecheval.models.named import mixers
+from mecheval.models.ops.tied_embedding import tied_embedding
 from mecheval.models.site import Site, sites
 
 Stream = Float[Tensor, "batch time d_model"]
@@ -42,17 +43,17 @@ class LanguageModel(nn.Module):
 
     def forward(self, tokens: Int[Tensor, "batch time"], at: Reads | None = None) -> Float[Tensor, "batch reads vocab"]:
         """Logits where they are read: at every position, or at the positions `at` of each row."""
-        return self.resume(0, self.embed(tokens), at)
-
-    def embed(self, tokens: Int[Tensor, "batch time"]) -> Stream:
         self._check(tokens)
-        x = self.embedding(tokens)
+        x, head = tied_embedding(tokens, self.embedding.weight)
         if self.positions is not None:
             x = x + self.positions.weight[: tokens.shape[1]]
-        return self.embed_out(x)
+        return self._logits(0, self.embed_out(x), at, head)
 
     def resume(self, layer: int, x: Stream, at: Reads | None = None) -> Float[Tensor, "batch reads vocab"]:
         """The forward pass from the input of a block on; from behind the last one, if `layer` is how many there are."""
+        return self._logits(layer, x, at, self.embedding.weight)
+
+    def _logits(self, layer: int, x: Stream, at: Reads | None, head: Tensor) -> Float[Tensor, "batch reads vocab"]:
         early = None
         for block in self.blocks[layer:]:
             assert isinstance(block, Block)
@@ -62,7 +63,7 @@ class LanguageModel(nn.Module):
         x = self.final_in(x)
         if at is not None and early is None:
             x = gathered(x, at)
-        return F.linear(self.norm(x), self.embedding.weight)
+        return F.linear(self.norm(x), head)
 
     def _check(self, tokens: Tensor) -> None:
         if tokens.shape[1] > self.config.max_len:

@@ -88,18 +88,19 @@ def test_a_published_scan_and_the_usual_convolutions_are_ours():
 
 
 def test_the_work_of_attention_is_that_of_its_equation():
-    """Products forward and twice backward; the last layer asks one query of each document."""
+    """Products forward and twice backward; the last layer asks one query of each document, and needs no keys."""
     size = replace(SMALL, pairs=28)
     batch, time, d, vocab = size.batch, 2 * size.pairs + 3, 16, size.vocab + 3
     tokens = batch * time
     first = tokens * d * (3 * d + d + 8 * d) + 7 / 3 * tokens * time * d / 2  # half of the past; 2 products, then 5
-    last = tokens * d * 2 * d + batch * d * (d + d + 8 * d) + 2 * batch * time * d
+    last = batch * d * (4 * d + 8 * d) + 2 * batch * time * d
     assert flops(Arena("attention", d, size).ours()) == pytest.approx(6 * (first + last + batch * d * vocab), rel=0.01)
 
 
 def test_the_work_of_a_scan_is_counted_for_each_token_channel_and_state():
     """One state in place of sixteen takes the scan's work away, and that of making B and C."""
-    tokens, d_inner, fewer = SMALL.batch * (2 * SMALL.pairs + 3), 32, 15
+    batch, d_inner, fewer = SMALL.batch, 32, 15
+    tokens = batch * (2 * SMALL.pairs + 3)
     many, one = (flops(Arena(name, 16, SMALL).ours()) for name in ("mamba", "mamba:d_state=1"))
-    B_and_C = 2 * (3 * 2 * tokens * d_inner * 2 * fewer)  # in two layers
+    B_and_C = 3 * 2 * d_inner * fewer * (tokens * 2 + tokens + batch)  # in the last layer, C of one token alone
     assert many - one == (SCAN + READ) * tokens * d_inner * fewer + B_and_C

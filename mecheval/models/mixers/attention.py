@@ -38,12 +38,14 @@ class Attention(nn.Module):
         return self.out_proj(o.flatten(start_dim=-2))
 
     def read(self, x: Stream, at: Reads) -> Float[Tensor, "batch reads d_model"]:
-        """The output at some positions: their queries, everybody's keys and values."""
-        W_q, W_kv = self.qkv_proj.weight.tensor_split([x.shape[2]])
-        q = split_heads(F.linear(gathered(x, at), W_q), self.heads)
-        k, v = (split_heads(part, self.heads) for part in F.linear(x, W_kv).chunk(2, dim=-1))
-        past = torch.arange(x.shape[1], device=x.device) <= at[:, None, :, None]
-        return self.out_proj(_attention(q, k, v, past).flatten(start_dim=-2))
+        """The output at some positions, without keys and values: q·(W_k x) = (W_kᵀ q)·x and Σ a W_v x = W_v Σ a x."""
+        W_q, W_k, W_v = (W.view(self.heads, -1, x.shape[2]) for W in self.qkv_proj.weight.chunk(3))
+        q = torch.einsum("brm,hdm->bhrd", gathered(x, at), W_q)
+        logits = torch.einsum("bhrd,hdm,bsm->bhrs", q, W_k, x) / math.sqrt(q.shape[-1])
+        future = torch.arange(x.shape[1], device=x.device) > at[:, None, :, None]
+        weights = logits.masked_fill(future, -torch.inf).softmax(dim=-1)
+        o = torch.einsum("bhrs,bsm,hdm->brhd", weights, x, W_v)
+        return self.out_proj(o.flatten(start_dim=-2))
 
     def mixing(self, x: Stream) -> tuple[Weights, Float[Tensor, "batch source head d_head"]]:
         """Where each position looks, and what it sees there: their product passes `head_out`."""
@@ -63,10 +65,9 @@ class Attention(nn.Module):
         return torch.einsum("bhts,bshd->bthd", weights, v)
 
 
-def _attention(q: Tensor, k: Tensor, v: Tensor, seen: Tensor | None = None) -> Tensor:
-    """Every query sees its past, unless it is said what it sees."""
+def _attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     q, k, v = (x.transpose(1, 2) for x in (q, k, v))
-    return F.scaled_dot_product_attention(q, k, v, seen, is_causal=seen is None).transpose(1, 2)
+    return F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2)
 
 
 def attention_weights(

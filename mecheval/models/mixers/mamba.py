@@ -61,12 +61,16 @@ class Mamba(nn.Module):
         return self.out_proj(self.gate_out(silu_gate(y, z)))
 
     def read(self, x: Stream, at: Reads) -> Float[Tensor, "batch reads d_model"]:
-        """The output at some positions: only they are read out of the state, gated and projected."""
+        """The output at some positions: of a single one, only it is read out of the state, gated and projected."""
+        if at.shape[1] > 1:
+            return gathered(self(x), at)
         W_x, W_z = self.in_proj.weight.chunk(2)
         z = F.linear(gathered(x, at), W_z)
         x = self.conv(F.linear(x, W_x))
-        dt, B, C = self._selected(x)
-        y = selective_read(x, dt, -self.A_log.exp(), B, C, self.D, at, backend=self.backend)
+        W_written, W_C = self.x_proj.weight.tensor_split([self.dt_rank + self.d_state])
+        dt, B = F.linear(x, W_written).tensor_split([self.dt_rank], dim=-1)
+        C = F.linear(gathered(x, at), W_C)
+        y = selective_read(x, self._steps(dt), -self.A_log.exp(), B, C, self.D, at, backend=self.backend)
         return self.out_proj(silu_gate(y, z))
 
     def mixing(self, x: Stream) -> tuple[Weights, Float[Tensor, "batch source d_inner 1"]]:
@@ -98,7 +102,10 @@ class Mamba(nn.Module):
     def _selected(self, x: Float[Tensor, "batch time d_inner"]) -> tuple[Tensor, Tensor, Tensor]:
         """dt, B and C."""
         dt, B, C = self.x_proj(x).split([self.dt_rank, self.d_state, self.d_state], dim=-1)
-        return self.dt(softplus_linear(dt, self.dt_proj.weight, self.dt_proj.bias)), B, C
+        return self.dt(self._steps(dt)), B, C
+
+    def _steps(self, dt: Float[Tensor, "batch time dt_rank"]) -> Float[Tensor, "batch time d_inner"]:
+        return softplus_linear(dt, self.dt_proj.weight, self.dt_proj.bias)
 
     @torch.no_grad()
     def _start_dt(self) -> None:

@@ -8,12 +8,12 @@ is what the recurrence comes to: no state is carried, so the way back needs no s
 from typing import Any
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from mecheval.models.choices import ScanBackend
-from mecheval.models.layers import Reads, gathered
+from mecheval.models.layers import gathered
 from mecheval.models.ops.compiled import not_compiled, run
 from mecheval.models.ops.selective_scan import Channels, Decays, Directions, Skips, selective_scan
 
@@ -23,14 +23,15 @@ def selective_read(
     dt: Channels,
     A: Decays,
     B: Directions,
-    C: Directions,
+    C: Float[Tensor, "batch 1 d_state"],
     D: Skips,
-    at: Reads,
+    at: Int[Tensor, "batch 1"],
     backend: ScanBackend = "auto",
-) -> Float[Tensor, "batch reads d_inner"]:
-    """What `selective_scan` gives at the positions `at`."""
+) -> Float[Tensor, "batch 1 d_inner"]:
+    """What `selective_scan` gives at the token `at` of each row, given C there."""
     inputs = (x, dt, A, B, C, D)
-    if at.shape[1] > 1 or backend not in ("auto", "numba") or not_compiled(*inputs):
+    if backend not in ("auto", "numba") or not_compiled(*inputs):
+        C = torch.zeros_like(B).scatter(1, at[..., None].expand_as(C), C)
         return gathered(selective_scan(x, dt, A, B, C, D, backend=backend), at)
     contiguous = (tensor.contiguous() for tensor in inputs)
     return _CompiledRead.apply(*contiguous, at[:, 0].contiguous())[:, None]  # type: ignore[no-untyped-call]

@@ -12,6 +12,7 @@ Gu and Dao (2024), §3 and algorithm 2, with the state-spaces/mamba discretisati
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
@@ -45,8 +46,11 @@ def selective_scan(
     if backend == "numba":
         if found := not_compiled(*inputs):
             raise InvalidInput(f"backend='numba' must have float32 or float64 on the CPU, all alike; found {found}")
+        if A.shape[1] % 2:  # the way back takes two states at a time
+            A, B, C = (F.pad(tensor, (0, 1)) for tensor in (A, B, C))
         # contiguous: numba would compile a slower kernel for every other layout
-        return _CompiledScan.apply(*(tensor.contiguous() for tensor in inputs))  # type: ignore[no-untyped-call]
+        contiguous = (tensor.contiguous() for tensor in (x, dt, A, B, C, D))
+        return _CompiledScan.apply(*contiguous)  # type: ignore[no-untyped-call]
     if backend == "mamba_ssm":
         refuse(backend_is_installed(backend))
         from mamba_ssm.ops.selective_scan_interface import selective_scan_fn  # type: ignore[import-not-found]

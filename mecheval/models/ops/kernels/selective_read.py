@@ -38,7 +38,7 @@ def forward(x, dt, A, B, C, D, at, y):
             for s in range(at[b], -1, -1):
                 row[R] = zero
                 for n in range(d_state):
-                    w = C[b, at[b], n] * B[b, s, n]
+                    w = C[b, 0, n] * B[b, s, n]
                     for i in range(WIDTH):
                         row[R, i] += w * decay(row[AGE, i] * cell[block, n, i])
                 for i in range(width):
@@ -73,7 +73,7 @@ def backward(x, dt, A, B, C, D, at, g, gx, gdt, gA, gB, gC, gD):
                 row[R] = zero
                 row[GAGE] = zero
                 for n in range(d_state):
-                    c_n, b_n, total = C[b, at[b], n], B[b, s, n], zero
+                    c_n, b_n, total = C[b, 0, n], B[b, s, n], zero
                     w = c_n * b_n
                     for i in range(WIDTH):
                         left = decay(row[AGE, i] * cell[block, n, A_, i])
@@ -83,7 +83,7 @@ def backward(x, dt, A, B, C, D, at, g, gx, gdt, gA, gB, gC, gD):
                         row[GAGE, i] += left * cell[block, n, A_, i]
                         cell[block, n, GA, i] += left * row[AGED, i]
                     gB[b, s, n] += total * c_n
-                    gC[b, at[b], n] += total * b_n
+                    gC[b, 0, n] += total * b_n
                 for i in range(width):
                     c = first + i
                     gx[b, s, c] = g[b, c] * dt[b, s, c] * row[R, i]

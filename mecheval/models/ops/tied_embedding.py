@@ -1,0 +1,40 @@
+"""An embedding and the head tied to it. Their gradient is one tensor: the head's, with that of the rows added in place.
+
+Autograd by itself would write the rows' gradient into a second tensor as large as the vocabulary, and the sum of both
+into a third.
+"""
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor
+
+Tokens = Int[Tensor, "batch time"]
+Weight = Float[Tensor, "vocab d_model"]
+Rows = Float[Tensor, "batch time d_model"]
+
+
+def tied_embedding(tokens: Tokens, weight: Weight) -> tuple[Rows, Weight]:
+    """The rows of the tokens, and the weight for the head."""
+    if not tokens.is_cpu:  # where the order of sums in one place would vary
+        return tied_embedding_ref(tokens, weight)
+    return _Tied.apply(tokens, weight)  # type: ignore[no-untyped-call]
+
+
+def tied_embedding_ref(tokens: Tokens, weight: Weight) -> tuple[Rows, Weight]:
+    return F.embedding(tokens, weight), weight
+
+
+class _Tied(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, tokens: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+        ctx.save_for_backward(tokens)
+        return F.embedding(tokens, weight), weight.detach()
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[None, Tensor]:
+        (tokens,), (rows, head) = ctx.saved_tensors, grads
+        # a product made `head` for this function alone, so that it may be changed
+        return None, head.index_add_(0, tokens.flatten(), rows.flatten(end_dim=1))

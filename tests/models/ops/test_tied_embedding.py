@@ -1,0 +1,40 @@
+"""One gradient for embedding and head: the one autograd finds by itself, whatever of both is used."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from mecheval.models.ops.tied_embedding import tied_embedding, tied_embedding_ref
+
+TOKENS = torch.tensor([[0, 3, 3], [6, 0, 3]])  # some more than once, some never
+
+
+def both(rows, head):
+    return F.linear(rows, head).exp().sum()
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [both, lambda rows, head: rows.exp().sum(), lambda rows, head: head.exp().sum()],
+    ids=["both", "rows", "head"],
+)
+def test_the_gradient_is_autograds_own(loss):
+    weight = torch.randn(7, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).requires_grad_()
+    found, expected = (
+        torch.autograd.grad(loss(*tied(TOKENS, weight)), weight)[0] for tied in (tied_embedding, tied_embedding_ref)
+    )
+    torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
+
+
+def test_two_passes_add_up():
+    weight = torch.ones(7, 4, requires_grad=True)
+    for _ in range(2):
+        both(*tied_embedding(TOKENS, weight)).backward()
+    (once,) = torch.autograd.grad(both(*tied_embedding(TOKENS, weight)), weight)
+    assert torch.equal(weight.grad, 2 * once)
+
+
+def test_what_is_not_trained_has_no_gradient():
+    rows, head = tied_embedding(TOKENS, torch.ones(7, 4))
+    assert not rows.requires_grad
+    assert not head.requires_grad
