@@ -1,6 +1,6 @@
 """Which documents a step sees: a pure function of (task, seed, config, step). Data has no state to lose."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
@@ -46,9 +46,7 @@ class Batches:
     def __getitem__(self, step: int) -> Documents:
         epoch, place = divmod(step, self._per_epoch)
         first = place - place % self.config.bucket
-        batches = min(self.config.bucket, self._per_epoch - first)
-        pool = self._pool(epoch, first, first + batches)
-        return pool if batches == 1 else pool[self._alike(pool, epoch, first, batches)[place - first]]
+        return self._bucket(epoch, first)[place - first]
 
     def blocks(self, steps: int) -> Iterator[Documents]:
         """All that so many steps see."""
@@ -60,6 +58,18 @@ class Batches:
             yield self.task.documents(self.seed, "train", start, min(start + BLOCK, whole * self.config.batch))
         for step in range(whole, steps):
             yield self[step]
+
+    @cached_property
+    def _bucket(self) -> Callable[[int, int], list[Documents]]:
+        """The batches of the bucket that begins at a step of an epoch, remembered until another is asked for."""
+
+        @lru_cache(maxsize=1)
+        def batches(epoch: int, first: int) -> list[Documents]:
+            count = min(self.config.bucket, self._per_epoch - first)
+            pool = self._pool(epoch, first, first + count)
+            return [pool] if count == 1 else [pool[rows] for rows in self._alike(pool, epoch, first, count)]
+
+        return batches
 
     def _pool(self, epoch: int, start: int, stop: int) -> Documents:
         """The documents of some steps of an epoch."""

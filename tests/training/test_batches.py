@@ -49,6 +49,14 @@ def test_the_first_orders_are_the_same_for_ever():
         assert order(seed, epoch, 10).tolist() == expected
 
 
+def test_a_bucket_is_drawn_once_for_all_its_batches(monkeypatch):
+    found, drawn = batches(TREECALL, documents=0, batch=8, steps=12, bucket=4), []
+    pool = Batches._pool
+    monkeypatch.setattr(Batches, "_pool", lambda self, *where: drawn.append(where) or pool(self, *where))
+    assert len(seen(found, range(12))) == 96
+    assert drawn == [(0, 0, 4), (0, 4, 8), (0, 8, 12)]
+
+
 @pytest.mark.parametrize("task", [RECALL, TREECALL])
 @pytest.mark.parametrize("options", [{"documents": 40, "batch": 8}, {"documents": 0, "batch": 8, "steps": 20}])
 @pytest.mark.parametrize("bucket", [1, 3])
