@@ -59,7 +59,7 @@ def based_kernels(study: Study) -> Sheet:
 def mamba_kernels_on_treecall(study: Study) -> Sheet:
     table = _kernels(read(study, FIVE, figure="8"), "d_conv")
     heat = Heat("", table, WIDTH, "taps of Mamba's convolution")
-    title = "Mamba with shorter convolutions on associative treecall: likelihood of the right answer, %"
+    title = "Mamba with shorter convolutions on treecall: likelihood of the right answer, %"
     return Sheet.of(study, "8", title, [heat], RESTORED, CHOSEN)
 
 
