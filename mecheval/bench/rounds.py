@@ -108,9 +108,10 @@ def answers(make: Make, given: dict[str, Any], asked: Iterator[str]) -> Iterator
 def one_of_many(run: Run) -> list[float]:
     """The medians of CPU and of wall time over half a second, or of the second run if that is longer."""
     run()
-    taken = [timed(run)]
-    while sum(wall for _, wall in taken) < ROUND_MS:
+    taken, wall = [], 0.0
+    while wall < ROUND_MS:
         taken.append(timed(run))
+        wall += taken[-1][1]
     return [statistics.median(kind) for kind in zip(*taken, strict=True)]
 
 
