@@ -25,7 +25,7 @@ from mecheval.models.ops.selective_scan import selective_scan
 from mecheval.models.ops.short_conv import short_conv
 from mecheval.training.batches import Batch, Batches
 
-Op = Callable[..., Any]  # tensors
+Op = Callable[..., Any]  # of tensors, to one or several
 Ops = Mapping[Op, Op]  # a form of each op in place of our own
 IGNORED = -100
 
