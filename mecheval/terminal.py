@@ -30,6 +30,7 @@ COLOURS = {
     "query": "bold magenta",
 }
 SAME = "·"
+KEY = 8  # letters that tell runs apart
 NUMBERS = ("loss", "logit", "kl")  # other metrics are parts of one, shown in per cent
 
 
@@ -132,16 +133,35 @@ def run_table(runs: Sequence[Mapping[str, Any]], rows: Sequence[Mapping[str, Any
     for run in runs:
         score = with_interval("accuracy", scores[run["key"]]) if run["key"] in scores else run["reason"] or ""
         fields = ("task", "model.architecture", "model.d_model", "model.layers", "train.lr", "seed")
-        key = str(run["key"] or "")[:8]
+        key = str(run["key"] or "")[:KEY]
         table.add_row(run["status"], str(run["steps"]), Text(score), *(str(run.get(f, "")) for f in fields), key)
     return table
 
 
-def frame(found: "DataFrame") -> Table:
-    table = Table(*map(str, found.columns), box=None, pad_edge=False)
-    for row in found.itertuples(index=False):
-        table.add_row(*(f"{cell:.4g}" if isinstance(cell, float) else str(cell) for cell in row))
-    return table
+def frame(found: "DataFrame", width: int) -> Group:
+    """What is the same in every line is said once; columns that have no room give way, those in the middle first."""
+    cells = {str(name): [_cell(name, value) for value in found[name]] for name in found}
+    same = {name: column[0] for name, column in cells.items() if len(column) > 1 and len(set(column)) == 1}
+    widths = {name: max(map(len, [name, *column])) for name, column in cells.items() if name not in same}
+    shown = list(widths)
+    while len(shown) > 2 and sum(widths[name] + 2 for name in shown) > width:
+        del shown[(len(shown) - 1) // 2]
+    table = Table(box=None, pad_edge=False)
+    for name in shown:
+        table.add_column(name, overflow="fold")
+    for line in zip(*(cells[name] for name in shown), strict=True):
+        table.add_row(*map(Text, line))
+    told = ", ".join(f"{name}={value}" for name, value in same.items())
+    hidden = ", ".join(name for name in widths if name not in shown)
+    notes = {"in every line: ": told, "no room for ": hidden and f"{hidden}; --sql chooses columns, --csv has all"}
+    before, after = ([Text(f"{start}{text}", "dim")] if text else [] for start, text in notes.items())
+    return Group(*before, table, *after)
+
+
+def _cell(name: object, value: Any) -> str:
+    if value is None or value != value:
+        return "–"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)[: KEY if name == "key" else None]
 
 
 def verdict(found: Mapping[str, Any]) -> Text:

@@ -98,7 +98,9 @@ def results(
     else:
         from mecheval import terminal
 
-        terminal.console().print(terminal.frame(table))
+        console = terminal.console()
+        console.width = console.width if console.is_terminal else 10_000  # a file has room
+        console.print(terminal.frame(table, console.width))
 
 
 def _experiment(words: list[str], file: Path | None) -> Any:

@@ -4,13 +4,12 @@ They are in folders of their own, or kept without them.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mecheval.errors import InvalidInput, StoreError
-from mecheval.metrics.measurement import Measurement
 from mecheval.results.checkpoint import newest
 from mecheval.results.files import Damaged, read_json
 from mecheval.results.kept import OUTCOME, Kept, KeptRun
@@ -20,9 +19,11 @@ from mecheval.results.workplace import ERROR, FAILED, in_use
 if TYPE_CHECKING:
     from pandas import DataFrame
 
+# a measurement, from what says least to what says most: a narrow terminal has room for the end
+MEASURED = ("step", "n", "layer", "low", "high", "corrupted", "condition", "split", "site", "role", "metric", "value")
 COLUMNS = {  # beside the fields of the experiments; a table without rows has these
     "runs": OUTCOME,
-    "rows": ("key", "status", *(field.name for field in fields(Measurement))),
+    "rows": ("key", "status", *MEASURED),
     "curves": ("key", "status", "step", "loss", "train_loss", "gradient_norm", "learning_rate"),
 }
 TABLES = tuple(COLUMNS)
@@ -46,7 +47,12 @@ class Results:
 
     def rows(self) -> list[dict[str, Any]]:
         """Every measurement of every finished run."""
-        return [_run_columns(*found) | row for *found, run in self._found if run for row in run.rows]
+        return [
+            _run_columns(*found) | {name: row[name] for name in MEASURED}
+            for *found, run in self._found
+            if run
+            for row in run.rows
+        ]
 
     def curves(self) -> list[dict[str, Any]]:
         """Every evaluation of every finished run."""

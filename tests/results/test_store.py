@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import signal
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -14,8 +15,9 @@ from torch import nn
 from mecheval.cli import main
 from mecheval.errors import Interrupted, InvalidInput, RunFailed
 from mecheval.experiment import Experiment
+from mecheval.metrics.measurement import Measurement
 from mecheval.models.named import mixers
-from mecheval.results.store import Results
+from mecheval.results.store import MEASURED, Results
 from mecheval.runner import run
 
 TINY = [
@@ -291,3 +293,7 @@ def test_parquet_that_cannot_be_written_is_one_line(tmp_path, capsys):
     capsys.readouterr()
     assert main(["results", str(tmp_path), "--parquet", str(tmp_path / "nowhere" / "x.parquet")]) in (2, 3)
     assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+def test_a_measurement_is_whole_in_the_table():
+    assert sorted(MEASURED) == sorted(field.name for field in fields(Measurement))

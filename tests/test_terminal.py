@@ -1,0 +1,48 @@
+"""A table is readable in a narrow terminal, and whole where there is room."""
+
+import pytest
+from pandas import DataFrame
+
+from mecheval.terminal import console, frame
+
+KEY = "0123456789abcdef"
+FOUND = DataFrame(
+    {
+        "key": [KEY, KEY],
+        "task": ["recall", "recall"],
+        "model.architecture": ["attention", "mamba"],
+        "site": [None, "blocks.1.block_in"],
+        "metric": ["accuracy", "share"],
+        "value": [0.123456, 1.0],
+    }
+)
+
+
+def printed(found, width):
+    screen = console()
+    screen.width = width
+    with screen.capture() as capture:
+        screen.print(frame(found, width))
+    return [line.rstrip() for line in capture.get().splitlines()]
+
+
+def test_what_all_lines_share_is_said_once_and_nothing_else_is_missing():
+    assert printed(FOUND, 200) == [
+        "in every line: key=01234567, task=recall",
+        "model.architecture  site               metric    value",
+        "attention           –                  accuracy  0.1235",
+        "mamba               blocks.1.block_in  share     1",
+    ]
+
+
+def test_columns_give_way_from_the_middle_and_are_named():
+    lines = printed(FOUND, 50)
+    assert lines[1:4] == ["model.architecture  metric    value",
+                          "attention           accuracy  0.1235",
+                          "mamba               share     1"]  # fmt: skip
+    assert lines[4].startswith("no room for site; ")
+
+
+@pytest.mark.parametrize("lines", [0, 1])
+def test_a_table_of_one_line_or_none_has_its_columns(lines):
+    assert printed(FOUND.head(lines)[["key", "value"]], 80)[0].split() == ["key", "value"]
