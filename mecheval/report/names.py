@@ -23,8 +23,9 @@ INK = "#222222"  # of text, and of lines that are no architecture's
 ORDER = tuple(_KNOWN)  # down the paper's figures 3 and 7
 OTHERS = ("#5B4A9E", "#7A4B2A", "#A03048", "#3E6B5C", "#4B5A6B")
 ROLES = {"key": "#E69F00", "value": "#009E73", "next_key": "#56B4E9", "divider": "#8C8C8C", "query": "#CC79A7"}
-MARKERS = {"o": "circle", "v": "triangle-down", "^": "triangle-up", "P": "cross", "s": "square", "X": "stroke"}
-MARKERS |= {"D": "diamond"}  # of matplotlib, and what Vega calls them
+# of matplotlib, and what Vega calls them; × has no name there that has an area to fill
+MARKERS = {"o": "circle", "v": "triangle-down", "^": "triangle-up", "P": "cross", "s": "square", "D": "diamond"}
+MARKERS |= {"X": "M-1,-.5L-.5,-1L0,-.5L.5,-1L1,-.5L.5,0L1,.5L.5,1L0,.5L-.5,1L-1,.5L-.5,0Z"}
 _TASKS = {"recall": "AR", "treecall": "ATR"}
 
 
