@@ -74,7 +74,8 @@ class Heat:
         numbers = base.mark_text(fontSize=11, dy=up).encode(text="text:N", color=ink("value"))
         small = base.mark_text(fontSize=7, dy=up + 10, lineBreak="\n", lineHeight=9)
         below = small.encode(text="below:N", color=ink("value"))
-        across = max(len(ordered(table["x"])) * 41, 90)
+        heading = max(map(len, ordered(table["panel"])))
+        across = max(len(ordered(table["x"])) * 41, heading * 8)
         layered = (blanks + cells + numbers + below).properties(width=across, height=altair.Step(36))
         return titled(layered.facet(column=panels(table)), self.title)
 
