@@ -112,7 +112,8 @@ class Curves:
             axis.axvline(mark["step"], color=self.colours.get(mark["series"], GREY), linestyle=":", linewidth=1)
         if label and len(marks):
             text = "\n".join(dict.fromkeys(marks["text"]))
-            axis.text(0.03, 0.97, text, transform=axis.transAxes, va="top", fontsize=6.5, color=GREY)
+            # shares are near 0 or 1: there is room between them
+            axis.text(0.96, 0.5, text, transform=axis.transAxes, ha="right", va="center", fontsize=6.5, color=GREY)
         if ends is None:
             axis.set_yscale("log")
             plain_log(axis.yaxis)
