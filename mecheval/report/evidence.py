@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 
 from pandas import DataFrame
 
@@ -66,6 +66,7 @@ def _of(table: DataFrame, cell: Cell) -> DataFrame:
     return found[found["model.d_model"] == found["model.d_model"].max()]
 
 
+@cache  # few tasks, in a great many rows
 def _sizeless(task: str) -> str:
     spec = Spec.parse(task)
     return str(Spec(spec.name, {name: value for name, value in spec.options.items() if name not in SIZES}))

@@ -30,6 +30,7 @@ def read_parquet(path: Path) -> list[dict[str, Any]]:
 
     try:
         found = duckdb.from_parquet(str(path))
-        return [dict(zip(found.columns, line, strict=True)) for line in found.fetchall()]
+        columns = found.columns
+        return [dict(zip(columns, line, strict=True)) for line in found.fetchall()]
     except (duckdb.Error, OSError) as error:
         raise StoreError(f"{path} cannot be read: {str(error).splitlines()[0]}") from error
