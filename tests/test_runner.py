@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import platform
 import signal
 import subprocess
 import sys
@@ -343,3 +344,24 @@ def test_a_device_that_is_not_there_is_refused_and_nothing_is_written(tmp_path):
     with pytest.raises(InvalidInput, match="device=cuda must be there"):
         run(EXPERIMENTS["epochs"], tmp_path, Settings(device="cuda"))
     assert list(tmp_path.iterdir()) == []
+
+
+FAULTS = """
+import resource, torch
+from mecheval.experiment import Settings
+from mecheval.runner import prepared
+
+def step():
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    parts = [torch.ones(1_000_000) for _ in range(12)]
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+with prepared(Settings()):
+    print(min(step() for _ in range(5)))
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other allocators keep what they will")
+def test_what_a_step_frees_is_there_for_the_next():
+    said = subprocess.run([sys.executable, "-c", FAULTS], capture_output=True, text=True, check=True).stdout
+    assert int(said) < 1_000  # 48 MB are 11,700 pages

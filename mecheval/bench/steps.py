@@ -30,7 +30,8 @@ CAPTION = (
     "a common one those with large temporaries would profit from a heap that others have warmed. *plain* is what the "
     "authors' code does: logits at all positions, cross-entropy over all positions with the label −100 where nothing "
     "is asked, torch's default AdamW, every op by its `_ref` twin. *conv1d and FFT*: the plain form with convolutions "
-    "as zoology has them. Nobody but us flushes denormal numbers: neither do the authors' code and those packages. "
+    "as zoology has them. Nobody but us flushes denormal numbers and keeps freed memory: neither do the authors' code "
+    "and those packages. "
     "*published scan*: the plain form with the sequential scan as state-spaces/mamba publishes it; *mambapy's scan*: "
     "with mambapy's; *mambapy's mixer* and *transformers* are those packages' own modules. *plain: losses* is how far "
     "the losses of both are apart after 4 updates, *plain: float64* the same in double precision, of 4 documents. "
@@ -144,8 +145,7 @@ class Arena:
 
 
 def contestant(architecture: str, d_model: int, size: Mapping[str, Any], name: str) -> Callable[[], object]:
-    """One of an arena, or a large matrix product, for a process of its own. Nobody else flushes denormal numbers."""
-    torch.set_flush_denormal(name == "ours")
+    """One of an arena, or a large matrix product, for a process of its own."""
     return gemm() if name == "gemm" else Arena(architecture, d_model, Size.of(size)).contestants()[name]()
 
 
