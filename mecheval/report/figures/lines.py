@@ -16,7 +16,7 @@ from mecheval.report.sheet import GREY, legend, panes, plain_log
 from mecheval.report.tables import ordered
 from mecheval.report.vega import Chart, Looks, panels, series, shape, shares, titled, tooltips
 
-LEFT = 0.85  # inches for the labels of y
+LINE = 0.15  # inches for each line of the labels of y
 HOLLOW = {"markerfacecolor": "none", "markersize": 7, "linewidth": 0.7, "alpha": 0.75}
 
 
@@ -41,12 +41,12 @@ class Lines:
         panels, rows = len(ordered(self.table["panel"])), len(ordered(self.table["row"]))
         across, down = (2.3, 2.0) if panels < 5 else (1.5, 1.5)
         across = across if self.even else 3.6
-        return LEFT + self._right() + panels * across, 0.9 + rows * down + (0.24 if self.title else 0)
+        return self._left() + self._right() + panels * across, 0.9 + rows * down + (0.24 if self.title else 0)
 
     def draw(self, figure: SubFigure) -> None:
         panels, rows = ordered(self.table["panel"]), ordered(self.table["row"])
         same = self.unit == "%"
-        room: Any = {"left": LEFT, "right": self._right(), "title": self.title, "x_label": self.x_label}
+        room: Any = {"left": self._left(), "right": self._right(), "title": self.title, "x_label": self.x_label}
         room |= {} if same else {"gap": (0.6, 0.2)}
         axes = panes(figure, len(rows), len(panels), **room, sharex=True, sharey=same)
         for i, row in enumerate(rows):
@@ -54,10 +54,13 @@ class Lines:
                 mine = self.table[(self.table["panel"] == panel) & (self.table["row"] == row)]
                 self._panel(axes[i, j], mine)
                 axes[i, j].set_title(panel) if i == 0 else None
-            axes[i, 0].set_ylabel("\n".join([*textwrap.wrap(row, 24), self.y_label]))
+            axes[i, 0].set_ylabel("\n".join([*_wrapped(row), self.y_label]))
         looks = {**self.looks, **({"paper": (GREY, "o")} if self._compared else {})}
         handles = [axes[0, 0].plot([], [], **self._style(name, *look))[0] for name, look in looks.items()]
         legend(figure, handles, list(looks), self._right())
+
+    def _left(self) -> float:
+        return 0.55 + LINE * (1 + max(len(_wrapped(row)) for row in ordered(self.table["row"])))
 
     def _right(self) -> float:
         return 0.65 + 0.075 * max(map(len, self.looks))
@@ -135,3 +138,7 @@ class Lines:
         else:
             axis.set_xscale("log", base=2)
             axis.set_xticks(every, [f"{x:g}" for x in every])
+
+
+def _wrapped(row: str) -> list[str]:
+    return textwrap.wrap(row, 24)
