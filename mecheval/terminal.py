@@ -159,9 +159,9 @@ def frame(found: "DataFrame", width: int) -> Group:
 
 
 def _cell(name: object, value: Any) -> str:
-    if value is None or value != value:
-        return "–"
-    return f"{value:.4g}" if isinstance(value, float) else str(value)[: KEY if name == "key" else None]
+    if isinstance(value, float):
+        return f"{value:.4g}" if value == value else "–"
+    return "–" if value is None else str(value)[: KEY if name == "key" else None]
 
 
 def verdict(found: Mapping[str, Any]) -> Text:

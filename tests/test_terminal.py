@@ -1,5 +1,6 @@
 """A table is readable in a narrow terminal, and whole where there is room."""
 
+import numpy as np
 import pytest
 from pandas import DataFrame
 
@@ -46,3 +47,7 @@ def test_columns_give_way_from_the_middle_and_are_named():
 @pytest.mark.parametrize("lines", [0, 1])
 def test_a_table_of_one_line_or_none_has_its_columns(lines):
     assert printed(FOUND.head(lines)[["key", "value"]], 80)[0].split() == ["key", "value"]
+
+
+def test_a_cell_may_hold_a_list():
+    assert printed(DataFrame({"at": [np.array([1, 2]), np.array([3])]}), 80) == ["at", "[1 2]", "[3]"]
