@@ -83,7 +83,7 @@ class Curves:
         dots = {"size": 14} if self._few else False
         lines = altair.Chart(table).mark_line(strokeWidth=1.6, point=dots)
         lines = lines.encode(
-            x=altair.X("step:Q", axis=altair.Axis(grid=False, tickCount=4), scale=steps),
+            x=altair.X("step:Q", axis=altair.Axis(grid=False, tickCount=4, format="~s"), scale=steps),
             y=altair.Y("value:Q", title=row if first else None, scale=scale, axis=altair.Axis(**labels)),
             color=colour(self.colours),
             detail="run:N",
