@@ -402,7 +402,7 @@ def warm_up() -> None:
 
     from mecheval.metrics.behaviour import behaviour
     from mecheval.models.language_model import LanguageModel
-    from mecheval.models.ops.kernels.selective_scan import backward
+    from mecheval.models.ops.kernels.selective_scan import block_width, kernels
     from mecheval.results.provenance import Clock, made_by, provenance, timestamp
     from mecheval.results.tensors import packed, unpacked
     from mecheval.training.batches import Batches
@@ -422,7 +422,8 @@ def warm_up() -> None:
             gradient_norm(training.model.parameters())
             training.optimiser.step()
             training.restore(unpacked(packed(training.tensors())), training.numbers())
-    x, A, B, D = (np.zeros(shape, np.float32) for shape in ((1, 2, 4), (4, 2), (1, 2, 2), (4,)))
+    x, A, B, D = (np.zeros(shape, np.float32) for shape in ((1, 2, 4), (4, 4), (1, 2, 4), (4,)))
+    _, backward = kernels(block_width(4))
     backward(x, x, A, B, B, D, x, x.copy(), x.copy(), A.copy(), B.copy(), B.copy(), D.copy())
     provenance(made_by("cpu", 1, {}), Clock(), timestamp())
     logging.getLogger("mecheval").addHandler(Complaint())

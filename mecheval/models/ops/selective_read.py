@@ -15,7 +15,7 @@ from torch.autograd.function import once_differentiable
 from mecheval.models.choices import ScanBackend
 from mecheval.models.layers import gathered
 from mecheval.models.ops.compiled import not_compiled, run
-from mecheval.models.ops.selective_scan import Channels, Decays, Directions, Skips, selective_scan
+from mecheval.models.ops.selective_scan import Channels, Decays, Directions, Skips, laid_out, selective_scan
 
 
 def selective_read(
@@ -33,27 +33,26 @@ def selective_read(
     if backend not in ("auto", "numba") or not_compiled(*inputs):
         C = torch.zeros_like(B).scatter(1, at[..., None].expand_as(C), C)
         return gathered(selective_scan(x, dt, A, B, C, D, backend=backend), at)
-    contiguous = (tensor.contiguous() for tensor in inputs)
-    return _CompiledRead.apply(*contiguous, at[:, 0].contiguous())[:, None]  # type: ignore[no-untyped-call]
+    return _CompiledRead.apply(*laid_out(*inputs), at[:, 0].contiguous())[:, None]  # type: ignore[no-untyped-call]
 
 
 class _CompiledRead(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, *inputs: Tensor) -> Tensor:
-        from mecheval.models.ops.kernels.selective_read import forward
+        from mecheval.models.ops.kernels.selective_read import kernels
+        from mecheval.models.ops.kernels.selective_scan import block_width
 
         ctx.save_for_backward(*inputs)
         y = torch.empty_like(inputs[0][:, 0])
+        forward, ctx.kernel = kernels(block_width(len(inputs[2])))
         run(forward, *inputs, y)
         return y
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
-        from mecheval.models.ops.kernels.selective_read import backward
-
         inputs = ctx.saved_tensors
         # to x, dt and A it writes, to the others it adds
         gradients = *map(torch.empty_like, inputs[:3]), *map(torch.zeros_like, inputs[3:-1])
-        run(backward, *inputs, g.contiguous(), *gradients)
+        run(ctx.kernel, *inputs, g.contiguous(), *gradients)
         return *gradients, None

@@ -9,6 +9,7 @@ Gu and Dao (2024), §3 and algorithm 2, with the state-spaces/mamba discretisati
     h   the state, 0 before the first token
 """
 
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -26,6 +27,7 @@ Directions = Float[Tensor, "batch time d_state"]  # in the state, to write to an
 Decays = Float[Tensor, "d_inner d_state"]
 Skips = Float[Tensor, " d_inner"]
 States = Float[Tensor, "batch time d_inner d_state"]
+GROUP = 4  # states that the kernels take at once on the way back
 
 
 def selective_scan(
@@ -46,11 +48,7 @@ def selective_scan(
     if backend == "numba":
         if found := not_compiled(*inputs):
             raise InvalidInput(f"backend='numba' must have float32 or float64 on the CPU, all alike; found {found}")
-        if A.shape[1] % 2:  # the way back takes two states at a time
-            A, B, C = (F.pad(tensor, (0, 1)) for tensor in (A, B, C))
-        # contiguous: numba would compile a slower kernel for every other layout
-        contiguous = (tensor.contiguous() for tensor in (x, dt, A, B, C, D))
-        return _CompiledScan.apply(*contiguous)  # type: ignore[no-untyped-call]
+        return _CompiledScan.apply(*laid_out(*inputs))  # type: ignore[no-untyped-call]
     if backend == "mamba_ssm":
         refuse(backend_is_installed(backend))
         from mamba_ssm.ops.selective_scan_interface import selective_scan_fn  # type: ignore[import-not-found]
@@ -103,25 +101,32 @@ def read_states(states: States, x: Channels, C: Directions, D: Skips) -> Channel
     return (states @ C[..., None]).squeeze(-1) + D * x
 
 
+def laid_out(x: Tensor, dt: Tensor, A: Tensor, B: Tensor, C: Tensor, D: Tensor) -> Iterator[Tensor]:
+    """As the kernels take them: states in whole groups, and contiguous. Numba would compile a slower kernel for every
+    other layout."""
+    if missing := -A.shape[1] % GROUP:
+        A, B, C = (F.pad(tensor, (0, missing)) for tensor in (A, B, C))
+    return (tensor.contiguous() for tensor in (x, dt, A, B, C, D))
+
+
 class _CompiledScan(torch.autograd.Function):
     """Keeps its inputs and nothing else: the backward kernel computes the states again."""
 
     @staticmethod
     def forward(ctx: Any, *inputs: Tensor) -> Tensor:
-        from mecheval.models.ops.kernels.selective_scan import forward
+        from mecheval.models.ops.kernels.selective_scan import block_width, kernels
 
         ctx.save_for_backward(*inputs)
         y = torch.empty_like(inputs[0])
+        forward, ctx.kernel = kernels(block_width(len(inputs[2])))
         run(forward, *inputs, y)
         return y
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor, ...]:
-        from mecheval.models.ops.kernels.selective_scan import backward
-
         inputs = ctx.saved_tensors
         # to x, dt and A it writes, to the others it adds
         gradients = *map(torch.empty_like, inputs[:3]), *map(torch.zeros_like, inputs[3:])
-        run(backward, *inputs, g.contiguous(), *gradients)
+        run(ctx.kernel, *inputs, g.contiguous(), *gradients)
         return gradients

@@ -161,13 +161,21 @@ def test_inputs_need_not_be_contiguous(backend):
 
 
 def test_a_kernel_is_compiled_once_for_each_precision_and_not_for_each_layout():
-    from mecheval.models.ops.kernels.selective_scan import backward, forward
+    from mecheval.models.ops.kernels.selective_scan import block_width, kernels
 
+    forward, backward = kernels(block_width(4))
     for inputs in (draw((2, 3, 4, 5), dtype=torch.float32), draw((2, 3, 4, 5))):
         inputs[0] = inputs[0].detach().mT.contiguous().mT.requires_grad_()
         inputs[5] = torch.zeros((), dtype=inputs[0].dtype, requires_grad=True).expand(4)
         selective_scan(*inputs).sum().backward()  # whose gradient is a single one, expanded
     assert len(forward.signatures) == len(backward.signatures) == 2
+
+
+@pytest.mark.parametrize(("channels", "width"), [(1, 32), (32, 32), (33, 64), (100, 128), (192, 64), (512, 128)])
+def test_blocks_are_as_wide_as_they_can_be_without_more_padding(channels, width):
+    from mecheval.models.ops.kernels.selective_scan import block_width
+
+    assert block_width(channels) == width
 
 
 def test_training_keeps_the_inputs_and_nothing_else():

@@ -18,6 +18,8 @@ ROUND, EXPONENT = np.float32(1.5 * 2**23 + 127), np.int32(23)
 LOWEST, HIGHEST = np.float32(-88), np.float32(88.8)
 # The same without the 127: added to the bits of a number, k in their highest place multiplies it by 2ᵏ.
 WHOLE, LN2 = np.float32(1.5 * 2**23), np.float32(math.log(2))
+# The same with q of degree 3, which errs by 1e-7, as much as the rounding.
+D0, D1, D2, D3 = np.array([0.49999231, 0.16667114, 0.041890115, 0.0083125243], np.float32)
 FADED = np.float32(-87.3)  # whose exponential is the least normal number
 
 # log(1 + x) = x p(x) for 0 ≤ x ≤ 1, with p of degree 8 fitted for the least relative error (3e-8)
@@ -61,7 +63,7 @@ def _exp(x):
 
 
 def decay(x):
-    """Compiled as `_decay`: exp in two thirds of its time, where x is small enough for a finite one. Never quite 0."""
+    """Compiled as `_decay`: exp in half of its time, where x is small enough for a finite one. Never quite 0."""
 
 
 @overload(decay, jit_options={"fastmath": {"contract"}})
@@ -74,7 +76,7 @@ def _decay(x):
         shifted = np.float32(x * LOG2_E + WHOLE)
         k = shifted - WHOLE
         r = x - k * LN2  # fused, so that one part of ln 2 is exact enough
-        q = (((Q4 * r + Q3) * r + Q2) * r + Q1) * r + Q0
+        q = ((D3 * r + D2) * r + D1) * r + D0
         power = np.float32((q * r + ONE) * r + ONE)
         return np.int32(power.view(np.int32) + np.int32(shifted.view(np.int32) << EXPONENT)).view(np.float32)
 
