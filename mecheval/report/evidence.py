@@ -38,6 +38,10 @@ class Evidence:
     def accuracy(self, cell: Cell, split: str = "test") -> Seeds:
         return self._seeds(cell, behaviour(split=split))
 
+    def likelihood(self, cell: Cell, condition: str) -> Seeds:
+        """Of the right answer, with a clean or a corrupt key."""
+        return self._seeds(cell, Reading(panel="", condition=condition))
+
     def share(self, cell: Cell, role: str, site: str = "blocks.1.block_in") -> Seeds:
         """Restored at a site and a role. A run that loses nothing by the corruption has none."""
         return self._seeds(cell, Reading(panel="", metric="share", condition="restored", site=site, role=role))

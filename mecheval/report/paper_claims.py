@@ -130,6 +130,10 @@ def _siblings(found: Evidence) -> Iterator[Number]:
 
 def _grandparents(found: Evidence) -> Iterator[Number]:
     yield from _relatives(found, "grandparent")
+    for name in ARCHITECTURES:
+        cell = Cell(name, "treecall:query=grandparent")
+        clean, corrupt = (found.likelihood(cell, condition) for condition in ("clean", "corrupt"))
+        yield at_least(20, difference(f"{cell}: likelihood lost with the key", clean, corrupt))
 
 
 def _relatives(found: Evidence, query: str) -> Iterator[Number]:
@@ -209,5 +213,6 @@ CLAIMS = (
           "accuracy at least 80 % with two layers", _siblings),
     Claim("grandparents", "grandparent", "our question",
           "Are grandparents as easy as siblings? The paper leaves queries of two hops to others.",
-          "accuracy at least 80 % with two layers", _grandparents),
+          "accuracy at least 80 % with two layers; asked once the runs had been seen: a corrupt key takes 20 points of the "
+          "answer's likelihood at least, as a verdict wants it", _grandparents),
 )  # fmt: skip
