@@ -20,7 +20,7 @@ from mecheval.errors import InvalidInput
 from mecheval.report import facts, names
 from mecheval.report.figures import all_figures
 from mecheval.report.figures.beyond import emergence, training
-from mecheval.report.figures.drawing import draw, figure_of
+from mecheval.report.figures.drawing import NothingToDraw, draw, figure_of
 from mecheval.report.figures.verdict import demo
 from mecheval.report.sheet import Sheet, styled
 from mecheval.report.study import Study
@@ -129,9 +129,12 @@ def _sheets(study: Study) -> list[Sheet]:
 
 
 def _figure(study: Study) -> Sheet:
-    """That of the recipe, or the verdicts."""
+    """That of the recipe, or the verdicts where it has none or nothing has come to what it shows."""
     name = figure_of(study.recipe)
-    return draw(study, name) if name else demo(study)
+    try:
+        return draw(study, name) if name else demo(study)
+    except NothingToDraw:
+        return demo(study)
 
 
 def _on_the_way(rows: DataFrame) -> bool:

@@ -87,7 +87,10 @@ class Sheet:
         """Of Vega-Lite, with its data."""
         charts = [part.chart() for part in self.parts]
         chart = charts[0] if len(charts) == 1 else altair.vconcat(*charts).resolve_scale(color="independent")
-        return {**chart.to_dict(), "config": CONFIG}
+        spec = chart.to_dict()
+        # JSON has no NaN, and altair passes on those of a column without a single number
+        datasets = {name: [_without_nan(row) for row in rows] for name, rows in spec["datasets"].items()}
+        return {**spec, "datasets": datasets, "config": CONFIG}
 
     def _head(self, band: SubFigure, height: float, width: float, titles: Sequence[str]) -> None:
         left = 0.1 / width
@@ -99,6 +102,10 @@ class Sheet:
             band.text(left, below, said, va="top", fontsize=8.5, weight="bold", color=WARNING)
         else:
             band.text(left, below, f"{scale}runs: {self.counted}", va="top", fontsize=8.5, color=GREY)
+
+
+def _without_nan(row: dict[str, Any]) -> dict[str, Any]:
+    return {name: None if isinstance(value, float) and value != value else value for name, value in row.items()}
 
 
 def panes(

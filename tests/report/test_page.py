@@ -1,5 +1,6 @@
 """The page is whole: nothing in it asks a network, nothing from a file can act in it, and a browser is content."""
 
+import json
 import re
 import shutil
 import subprocess
@@ -10,6 +11,7 @@ import pytest
 from report.made import MADE, PROVENANCE, behaviour, experiment, finished, grid, planned, sweep, verdict
 
 from mecheval.errors import InvalidInput
+from mecheval.recipes import all_recipes
 from mecheval.report.facts import provenance
 from mecheval.report.files import write_page
 from mecheval.report.page import page
@@ -47,6 +49,16 @@ def bound(written, tmp_path_factory):
     keep(root / "runs", root / "kept" / "third")
     first, *others = map(Study.read, (written.parent, root / "tenth", root / "kept" / "third"))
     return write_page(first, root / "report.html", *others)
+
+
+@pytest.mark.parametrize("recipe", all_recipes())
+def test_a_sweep_in_which_nothing_was_finished_has_its_page(recipe, tmp_path):
+    planned(tmp_path, recipe, [experiment()])
+    finished(tmp_path, experiment(), status="diverged")
+    found = page(Study.read(tmp_path))
+    assert "1 diverged" in found
+    for spec in re.findall(r'<script type="application/json"[^>]*>(.*?)</script>', found, re.DOTALL):
+        json.loads(spec, parse_constant=pytest.fail)  # of NaN a browser would say that it is no JSON
 
 
 class Links(HTMLParser):

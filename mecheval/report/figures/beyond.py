@@ -4,11 +4,10 @@ from typing import Any
 
 from pandas import DataFrame, concat
 
-from mecheval.errors import InvalidInput
 from mecheval.metrics.emergence import crossings
 from mecheval.report import names
 from mecheval.report.figures.curves import LOG, SHARE, Curves
-from mecheval.report.figures.drawing import figure
+from mecheval.report.figures.drawing import NothingToDraw, figure
 from mecheval.report.figures.lines import Lines
 from mecheval.report.sheet import Sheet
 from mecheval.report.study import CELL, Study
@@ -29,6 +28,8 @@ def emergence(study: Study) -> Sheet:
     shares = mine.assign(series=mine["role"].str.replace("_", " "), quantity="share")
     trained = at_chosen(study, study.curves).assign(series="training")
     table = _curves([shares, *(_quantity(trained, name) for name in ("loss", "gradient_norm"))])
+    if not len(table):
+        raise NothingToDraw(study)
     colours = {role.replace("_", " "): colour for role, colour in roles.items()}
     used = {role: colour for role, colour in colours.items() if role in set(table["series"])}
     kinds = {ROWS["share"]: SHARE} if len(shares) else {}
@@ -70,7 +71,7 @@ def cost(study: Study) -> Sheet:
     by = ["panel", "series", "length", "model.architecture", "model.d_model", "model.layers"]
     table = averaged(DataFrame(found, columns=[*by, "metric", "value", "low", "high", "n"]), by)
     if not len(table):
-        raise InvalidInput(f"DIR={str(study.folder)!r} has no finished run: nothing can be drawn")
+        raise NothingToDraw(study)
     table = table.assign(row="", x=table["length"])
     texts = sorted(set(table["model.architecture"]), key=names.order)
     looks = {names.architecture(text): look for text, look in names.looks(texts).items()}

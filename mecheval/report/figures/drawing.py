@@ -11,6 +11,13 @@ Draw = Callable[[Study], Sheet]
 figures: dict[str, Draw] = {}
 
 
+class NothingToDraw(InvalidInput):
+    """No run of a study has come to what its figure shows."""
+
+    def __init__(self, study: Study) -> None:
+        super().__init__(f"DIR={str(study.folder)!r} has no finished run: nothing can be drawn")
+
+
 def figure(name: str) -> Callable[[Draw], Draw]:
     """Registers what draws the runs of the recipe `figure<name>`, or of the recipe of that very name."""
 
