@@ -213,6 +213,6 @@ CLAIMS = (
           "accuracy at least 80 % with two layers", _siblings),
     Claim("grandparents", "grandparent", "our question",
           "Are grandparents as easy as siblings? The paper leaves queries of two hops to others.",
-          "accuracy at least 80 % with two layers; asked once the runs had been seen: a corrupt key takes 20 points of the "
-          "answer's likelihood at least, as a verdict wants it", _grandparents),
+          "accuracy at least 80 % with two layers; asked once the runs had been seen: a corrupt key takes 20 points of "
+          "the answer's likelihood at least, as a verdict wants it", _grandparents),
 )  # fmt: skip
