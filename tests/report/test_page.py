@@ -57,7 +57,9 @@ def test_a_sweep_in_which_nothing_was_finished_has_its_page(recipe, tmp_path):
     finished(tmp_path, experiment(), status="diverged")
     found = page(Study.read(tmp_path))
     assert "1 diverged" in found
-    for spec in re.findall(r'<script type="application/json"[^>]*>(.*?)</script>', found, re.DOTALL):
+    specs = re.findall(r'<script type="application/json"[^>]*>(.*?)</script>', found, re.DOTALL)
+    assert specs
+    for spec in specs:
         json.loads(spec, parse_constant=pytest.fail)  # of NaN a browser would say that it is no JSON
 
 

@@ -16,10 +16,10 @@ from mecheval.models.ops.selective_scan import GROUP
 
 # what the scratch arrays hold: for each channel and state …
 A_, GA = range(2)
-# … for each channel at one time (AGE is Σ dt from there to the token that is read, U is dt · x, R what of U is read) …
-AGE, U, R = range(3)
+# … for each channel at one time (AGE is Σ dt from there to the token that is read, R what of u = dt · x is read) …
+AGE, R = range(2)
 # … and in the gradients (GU is g · u, AGED is g · u · age, GAGE the gradient of the age)
-X, DT, GU, AGED, GAGE = range(3, 8)
+X, DT, GU, AGED, GAGE = range(2, 7)
 
 
 @cache
@@ -32,7 +32,7 @@ def kernels(WIDTH: int) -> tuple[Callable[..., None], Callable[..., None]]:
         batch, _, d_inner = x.shape
         d_state, blocks, zero, nan = A.shape[1], -(-d_inner // WIDTH), x.dtype.type(0), x.dtype.type(np.nan)
         low, high, most = A.min(), A.max(), x.dtype.type(LN2 * np.finfo(x.dtype).maxexp)
-        cell, row = np.zeros((blocks, d_state, WIDTH), x.dtype), np.zeros((3, WIDTH), x.dtype)
+        cell, row = np.zeros((blocks, d_state, WIDTH), x.dtype), np.zeros((2, WIDTH), x.dtype)
         for c in range(d_inner):
             for n in range(d_state):
                 cell[c // WIDTH, n, c % WIDTH] = A[c, n]
@@ -63,7 +63,7 @@ def kernels(WIDTH: int) -> tuple[Callable[..., None], Callable[..., None]]:
         batch, time, d_inner = x.shape
         d_state, blocks, zero, nan = A.shape[1], -(-d_inner // WIDTH), x.dtype.type(0), x.dtype.type(np.nan)
         low, high, most = A.min(), A.max(), x.dtype.type(LN2 * np.finfo(x.dtype).maxexp)
-        row, total = np.zeros((time, 8, WIDTH), x.dtype), np.zeros(WIDTH, x.dtype)
+        row, total = np.zeros((time, 7, WIDTH), x.dtype), np.zeros(WIDTH, x.dtype)
         cells = np.zeros((blocks, d_state // GROUP, 2, GROUP, WIDTH), x.dtype)
         for c in range(d_inner):
             for n in range(d_state):
