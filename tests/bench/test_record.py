@@ -108,6 +108,10 @@ def test_the_kept_page_says_what_the_kept_record_says():
     assert show.filled(text, record) == text, "mecheval bench --from benchmarks/results.json --markdown …/README.md"
 
 
+def test_the_kept_run_keeps_every_floor():
+    assert suite.missed(json.loads((PAGE / "results.json").read_text(encoding="utf-8"))) == []
+
+
 def peak():
     return {"mb": peak_mb()}
 
