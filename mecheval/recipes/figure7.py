@@ -1,4 +1,4 @@
-"""Figure 7: the mechanisms of figure 3 on Associative Treecall, in three grammars."""
+"""Figure 7: the mechanisms of figure 3 on Associative Treecall, in several grammars."""
 
 from collections.abc import Iterator
 
@@ -9,6 +9,7 @@ from mecheval.recipes.recipe import Scale, recipe
 @recipe("figure7", figure="7")
 def figure7(scale: Scale) -> Iterator[Experiment]:
     """ATR: every architecture, width and rate in three grammars."""
-    yield from scale.experiments("atr")
-    for task in ("atr_8192", "atr_l10"):
+    first, *others = scale.grammars
+    yield from scale.experiments(first)
+    for task in others:
         yield from scale.aside().experiments(task)

@@ -46,7 +46,7 @@ class Size:
 
 @dataclass(frozen=True, kw_only=True)
 class Scale:
-    """How large the experiments of any recipe are. `lengths` and `tokens` of a step are the recipe `cost`'s.
+    """How large the experiments of any recipe are. `grammars` are figure 7's, `lengths` and `tokens` of a step `cost`'s.
 
     Figures that are not about width have all widths and rates only where `every_width` is set.
     """
@@ -55,6 +55,7 @@ class Scale:
     recall: Size
     treecall: Size
     seeds: Sequence[int] = (0,)
+    grammars: Sequence[str] = ("atr", "atr_8192", "atr_l10")
     lengths: Sequence[int] = (64, 128, 256, 512, 1024, 2048, 4096)
     tokens: int = 16_384
     every_width: bool = False

@@ -58,6 +58,12 @@ def chosen(study: Study) -> DataFrame:
     return means.drop_duplicates(list(CELL))[[*CELL, "train.lr", "accuracy"]]
 
 
+def choice(study: Study) -> str:
+    """How the rates of the numbers were found, in a sentence."""
+    several = (study.runs.groupby(list(CELL))["train.lr"].nunique() > 1).any()
+    return "The rate of each number was chosen on dev." if several else "One rate was tried in each cell."
+
+
 def at_chosen(study: Study, rows: DataFrame) -> DataFrame:
     """The rows of the runs with the chosen rates."""
     return rows.merge(chosen(study)[[*CELL, "train.lr"]], on=[*CELL, "train.lr"])

@@ -7,7 +7,7 @@ from report.made import behaviour, experiment, finished, grid, planned, row, ver
 
 from mecheval.errors import InvalidInput
 from mecheval.report.study import Study
-from mecheval.report.tables import Reading, chosen, interval, read
+from mecheval.report.tables import Reading, choice, chosen, interval, read
 from mecheval.report.tables import behaviour as reading
 from mecheval.report.verdicts import verdicts
 
@@ -31,6 +31,13 @@ def test_the_rate_is_chosen_on_dev_and_test_is_never_asked(tmp_path):
     line = read(study_of(tmp_path, numbers), [reading()]).iloc[0]
     assert line["train.lr"] == 1e-3
     assert line["value"] == 0.2
+
+
+def test_a_note_says_that_a_rate_was_chosen_only_where_there_was_a_choice(tmp_path):
+    both = {(1e-3, 0): (0.9, 0.9), (1e-2, 0): (0.5, 0.5)}
+    assert choice(study_of(tmp_path / "both", both)) == "The rate of each number was chosen on dev."
+    one = {(1e-3, 0): (0.9, 0.9), (1e-3, 1): (0.5, 0.5)}
+    assert choice(study_of(tmp_path / "one", one)) == "One rate was tried in each cell."
 
 
 def test_the_rate_is_chosen_by_the_mean_over_seeds(tmp_path):

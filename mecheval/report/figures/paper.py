@@ -11,7 +11,7 @@ from mecheval.report.figures.lines import Lines
 from mecheval.report.figures.points import Boxes, Points
 from mecheval.report.sheet import Part, Sheet
 from mecheval.report.study import CELL, Study
-from mecheval.report.tables import Reading, behaviour, chosen, ordered, read
+from mecheval.report.tables import Reading, behaviour, choice, chosen, ordered, read
 from mecheval.spec import Spec
 
 LAYER_1 = "blocks.1.block_in"
@@ -30,14 +30,19 @@ FIVE = (*ENDS, *(restored(f"Restored @ {role.title()}", LAYER_1, role) for role 
 @figure("3")
 def associative_recall(study: Study) -> Sheet:
     return Sheet.of(
-        study, "3", f"Associative recall: {LIKELIHOOD.lower()}", _by_architecture(study, FIVE, "3"), RESTORED, CHOSEN
+        study,
+        "3",
+        f"Associative recall: {LIKELIHOOD.lower()}",
+        _by_architecture(study, FIVE, "3"),
+        RESTORED,
+        choice(study),
     )
 
 
 @figure("7")
 def associative_treecall(study: Study) -> Sheet:
     parts = _by_architecture(study, FIVE, "7")
-    return Sheet.of(study, "7", f"Associative treecall: {LIKELIHOOD.lower()}", parts, RESTORED, CHOSEN)
+    return Sheet.of(study, "7", f"Associative treecall: {LIKELIHOOD.lower()}", parts, RESTORED, choice(study))
 
 
 @figure("4a")
@@ -45,14 +50,16 @@ def mamba_kernels(study: Study) -> Sheet:
     wanted = (behaviour(panel="Accuracy"), ENDS[0], FIVE[2], FIVE[4])
     table = _kernels(read(study, wanted, figure="4a"), "d_conv")
     heat = Heat("", table, WIDTH, "taps of Mamba's convolution")
-    return Sheet.of(study, "4a", "Mamba with shorter convolutions on associative recall, %", [heat], RESTORED, CHOSEN)
+    return Sheet.of(
+        study, "4a", "Mamba with shorter convolutions on associative recall, %", [heat], RESTORED, choice(study)
+    )
 
 
 @figure("4b")
 def based_kernels(study: Study) -> Sheet:
     table = _kernels(read(study, [behaviour(panel="Accuracy")], figure="4b"), "kernel")
     heat = Heat("", table, WIDTH, "taps of Based's convolution")
-    return Sheet.of(study, "4b", "Based with other convolutions on associative recall, %", [heat], CHOSEN)
+    return Sheet.of(study, "4b", "Based with other convolutions on associative recall, %", [heat], choice(study))
 
 
 @figure("8")
@@ -60,7 +67,7 @@ def mamba_kernels_on_treecall(study: Study) -> Sheet:
     table = _kernels(read(study, FIVE, figure="8"), "d_conv")
     heat = Heat("", table, WIDTH, "taps of Mamba's convolution")
     title = "Mamba with shorter convolutions on treecall: likelihood of the right answer, %"
-    return Sheet.of(study, "8", title, [heat], RESTORED, CHOSEN)
+    return Sheet.of(study, "8", title, [heat], RESTORED, choice(study))
 
 
 @figure("5")
@@ -91,7 +98,7 @@ def positions(study: Study) -> Sheet:
     )
     looks = {"with positions": ("#0072B2", "o"), "without positions": ("#D55E00", "s")}
     lines = Lines("", table, looks, WIDTH, "accuracy on test", dashed=("without positions",))
-    return Sheet.of(study, "9", "With and without position embeddings", [lines], CHOSEN)
+    return Sheet.of(study, "9", "With and without position embeddings", [lines], choice(study))
 
 
 @figure("10")
@@ -114,13 +121,13 @@ def held_out_pairs(study: Study) -> Sheet:
     ]
     note = "(c): only checkpoints that lose by the corruption have a share; shares beyond −50 and 150 % are left out."
     drawn = [part for part in parts if len(part.table)]
-    return Sheet.of(study, "10", "Pairs that were never asked in training", drawn, note, CHOSEN)
+    return Sheet.of(study, "10", "Pairs that were never asked in training", drawn, note, choice(study))
 
 
 @figure("11")
 def one_layer(study: Study) -> Sheet:
     return Sheet.of(
-        study, "11", "One layer against two", _by_depth(study, {"recall": "11a", "treecall": "11b"}), CHOSEN
+        study, "11", "One layer against two", _by_depth(study, {"recall": "11a", "treecall": "11b"}), choice(study)
     )
 
 
@@ -143,20 +150,19 @@ def layer_of_retrieval(study: Study) -> Sheet:
             "(b) share restored by the mixer's output at the query: every rate and width that loses by the corruption"
         )
         parts.append(Boxes(title, mine[wanted], _looks(mine), "layer", "restored share"))
-    return Sheet.of(study, "12", "Which layer retrieves, in models of one to three layers", parts, CHOSEN)
+    return Sheet.of(study, "12", "Which layer retrieves, in models of one to three layers", parts, choice(study))
 
 
 @figure("13")
 def siblings(study: Study) -> Sheet:
-    return Sheet.of(study, "13", "Rightmost sibling queries", _by_depth(study, {"treecall": "13"}), CHOSEN)
+    return Sheet.of(study, "13", "Rightmost sibling queries", _by_depth(study, {"treecall": "13"}), choice(study))
 
 
 @figure("grandparent")
 def grandparents(study: Study) -> Sheet:
-    return Sheet.of(study, "grandparent", "Grandparent queries", _by_depth(study, {}), CHOSEN)
+    return Sheet.of(study, "grandparent", "Grandparent queries", _by_depth(study, {}), choice(study))
 
 
-CHOSEN = "The rate of each number was chosen on dev."
 RESTORED = "Restored: the key is corrupted, and the clean input of layer 1 is put back at one token."
 
 

@@ -14,9 +14,9 @@ from pandas import DataFrame
 
 from mecheval.report import names
 from mecheval.report.figures.drawing import figure
-from mecheval.report.figures.paper import CHOSEN
 from mecheval.report.sheet import GREY, Sheet, panes
 from mecheval.report.study import Study
+from mecheval.report.tables import choice
 from mecheval.report.vega import Chart, colour, ink, shade, shares
 from mecheval.report.verdicts import ROLES, verdicts
 
@@ -39,7 +39,7 @@ def demo(study: Study) -> Sheet:
     title = (
         f"How each architecture recalls: {names.task(tasks[0])}" if len(tasks) == 1 else "How each architecture recalls"
     )
-    return Sheet.of(study, "demo", title, [Verdicts("", table.assign(label=label))], note, CHOSEN)
+    return Sheet.of(study, "demo", title, [Verdicts("", table.assign(label=label))], note, choice(study))
 
 
 def _varied(line: dict[str, Any], varied: list[str]) -> list[str]:
