@@ -162,9 +162,10 @@ def _print_states(recipe: str, scale: str, place: Path, found: Sequence[dict[str
 def _print_estimate(agenda: "Agenda", only: Sequence[str], as_json: bool) -> None:
     from mecheval import board, terminal
     from mecheval.sweep.estimate import estimate
+    from mecheval.sweep.reuse import offered
 
     states = agenda.states()
-    todo = [state for state in states if state.status in only]
+    todo = [state for state in states if state.status in only and not offered(state, agenda.options.reuse)]
     with terminal.working("measuring a few steps of every kind"):
         found = estimate(todo, agenda.options.workers)
     counts = {"experiments": len(states), "finished": len(states) - len(todo), "workers": agenda.options.workers}

@@ -46,7 +46,7 @@ class Size:
 
 @dataclass(frozen=True, kw_only=True)
 class Scale:
-    """How large the experiments of any recipe are. `grammars` are figure 7's, `lengths` and `tokens` of a step `cost`'s.
+    """How large the experiments of a recipe are. `grammars` are figure 7's, `lengths` and `tokens` of a step `cost`'s.
 
     Figures that are not about width have all widths and rates only where `every_width` is set.
     """

@@ -9,17 +9,19 @@ from mecheval.sweep.state import State
 
 
 def take_over(states: Sequence[State], folders: Sequence[Path]) -> None:
-    """Copies finished runs of the same experiment, made in the same way, into the sweep's folder. Each file is compared
-    with its checksum on the way."""
+    """Copies what is offered into the sweep's folder. Each file is compared with its checksum on the way."""
     for state in states:
-        if state.status != "waiting":
-            continue
-        for folder in folders:
-            found = Workplace(folder / state.job.name).finished
-            if found and _same(found, state):
-                state.job.place.receive(found.files())
-                state.status, state.steps = found.status, found.outcome["steps"]
-                break
+        if found := offered(state, folders):
+            state.job.place.receive(found.files())
+            state.status, state.steps = found.status, found.outcome["steps"]
+
+
+def offered(state: State, folders: Sequence[Path]) -> Run | None:
+    """A finished run of the experiment that waits, made in the same way."""
+    if state.status != "waiting":
+        return None
+    runs = (Workplace(folder / state.job.name).finished for folder in folders)
+    return next((found for found in runs if found and _same(found, state)), None)
 
 
 def _same(found: Run, state: State) -> bool:

@@ -77,6 +77,13 @@ def test_a_dry_run_says_what_it_takes_and_writes_nothing(words, capsys, tmp_path
     assert results(tmp_path / "out") == before
 
 
+def test_a_dry_run_does_not_count_what_would_be_taken_over(words, capsys, tmp_path):
+    assert main(words) == 0
+    capsys.readouterr()
+    assert main([*words[:-1], str(tmp_path / "new"), "--reuse", str(tmp_path / "out"), "--dry-run", "--json"]) == 0
+    assert (printed(capsys)["finished"], (tmp_path / "new").exists()) == (2, False)
+
+
 def test_what_failed_is_told_and_tried_again_without_the_recipe(words, capsys, tmp_path, monkeypatch):
     class Unlucky(Inline):
         def start(self, job):
