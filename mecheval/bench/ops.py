@@ -11,7 +11,7 @@ from torch import Tensor
 
 from mecheval.bench.line import Job, Line, skipped, times_as_fast
 from mecheval.bench.plain import conv1d, fft_conv, published_scan
-from mecheval.bench.rivals import fla_delta_rule, mambapy_scan
+from mecheval.bench.rivals import fla_chunks, fla_recurrence, mambapy_scan
 from mecheval.bench.rounds import contest
 from mecheval.bench.size import Size
 from mecheval.models.ops.delta_rule import delta_rule, delta_rule_ref
@@ -62,7 +62,8 @@ def _scan(size: Size) -> tuple[list[Tensor], Op, Rivals]:
 def _delta(size: Size) -> tuple[list[Tensor], Op, Rivals]:
     q, k, v = (_drawn(size, TIME, 1, size.width) for _ in range(3))
     inputs = _trained(q, F.normalize(k, dim=-1), v, _drawn(size, TIME, 1).sigmoid())
-    return inputs, delta_rule, {"ref": lambda: delta_rule_ref, "fla's naive rule": fla_delta_rule}
+    rivals: Rivals = {"ref": lambda: delta_rule_ref, "fla's recurrence": fla_recurrence, "fla's chunks": fla_chunks}
+    return inputs, delta_rule, rivals
 
 
 def _short(size: Size) -> tuple[list[Tensor], Op, Rivals]:

@@ -1,14 +1,18 @@
 """Packages that do the same: models, scans and delta rules. None is a dependency; one that is missing is skipped."""
 
+import warnings
 from collections.abc import Callable
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from mecheval.models.language_model import LanguageModel
+
+FLA_CHUNK = 32  # tokens, its own default
 
 
 class Missing(Exception):
@@ -18,7 +22,8 @@ class Missing(Exception):
 def package(name: str) -> Any:
     """A module of somebody else's."""
     present(name.partition(".")[0])
-    return import_module(name)
+    with warnings.catch_warnings(action="ignore"):  # of what they import, and of what this machine lacks
+        return import_module(name)
 
 
 def present(top: str) -> None:
@@ -58,13 +63,22 @@ def transformers_model(like: LanguageModel) -> nn.Module:
     return model.train()
 
 
-def fla_delta_rule() -> Callable[..., Tensor]:
-    """fla's recurrence in plain torch; it scales q by itself."""
-    recurrence = package("fla.ops.delta_rule.naive").delta_rule_recurrence
+def fla_recurrence() -> Callable[..., Tensor]:
+    """fla's delta rule in plain torch, token by token."""
+    return _as_ours(package("fla.ops.delta_rule.naive").delta_rule_recurrence)
+
+
+def fla_chunks() -> Callable[..., Tensor]:
+    """fla's delta rule in plain torch, by whole chunks: tokens that write nothing fill the last one."""
+    return _as_ours(package("fla.ops.delta_rule.naive").delta_rule_chunkwise, FLA_CHUNK)
+
+
+def _as_ours(theirs: Callable[..., tuple[Tensor, Tensor]], chunk: int = 1) -> Callable[..., Tensor]:
+    """Heads first, and q scaled by itself."""
 
     def rule(q: Tensor, k: Tensor, v: Tensor, beta: Tensor, backend: str = "auto") -> Tensor:
-        q, k, v, beta = (part.transpose(1, 2) for part in (q * q.shape[-1] ** 0.5, k, v, beta))
-        o: Tensor = recurrence(q, k, v, beta)[0]
-        return o.transpose(1, 2)
+        time, more = q.shape[1], -q.shape[1] % chunk
+        q, k, v = (F.pad(part, (0, 0, 0, 0, 0, more)).transpose(1, 2) for part in (q * q.shape[-1] ** 0.5, k, v))
+        return theirs(q, k, v, F.pad(beta, (0, 0, 0, more)).transpose(1, 2))[0].transpose(1, 2)[:, :time]
 
     return rule

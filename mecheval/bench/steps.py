@@ -11,7 +11,7 @@ from mecheval.bench.flops import flops, gemm, gemm_rate
 from mecheval.bench.line import Job, Line, skipped, times_as_fast
 from mecheval.bench.measure import Times
 from mecheval.bench.plain import Ops, plain_step, published, twins, usual_convolutions
-from mecheval.bench.rivals import fla_delta_rule, mambapy_model, mambapy_scan, transformers_model
+from mecheval.bench.rivals import fla_chunks, fla_recurrence, mambapy_model, mambapy_scan, transformers_model
 from mecheval.bench.rounds import contest
 from mecheval.bench.size import Size
 from mecheval.experiment import Settings
@@ -33,8 +33,9 @@ CAPTION = (
     "as zoology has them. Nobody but us flushes denormal numbers and keeps freed memory: neither do the authors' code "
     "and those packages. "
     "*published scan*: the plain form with the sequential scan as state-spaces/mamba publishes it; *mambapy's scan*: "
-    "with mambapy's; *mambapy's mixer* and *transformers* are those packages' own modules. *plain: losses* is how far "
-    "the losses of both are apart after 4 updates, *plain: float64* the same in double precision, of 4 documents. "
+    "with mambapy's; *mambapy's mixer* and *transformers* are those packages' own modules. *fla's recurrence* and "
+    "*fla's chunks*: the plain form with what fla has of the delta rule in plain torch. *plain: losses* is how far the "
+    "losses of both are apart after 4 updates, *plain: float64* the same in double precision, of 4 documents. "
     "*GEMM peak* is the share of the machine's limit, one core, float32: matrix products, attention's products (the "
     "half that is causal), triangular solves and Fourier transforms, and for each token, channel and state of the scan "
     "7 operations forward and 19 backward (4 and 10 in the last layer, which is read at one token), over the rate of a "
@@ -98,7 +99,10 @@ class Arena:
                 "transformers": self._transformers,
             }
         if self.architecture == "delta_net":
-            return {"fla's naive rule": lambda: self.plain({**plain, delta_rule: fla_delta_rule()})}
+            return {
+                "fla's recurrence": lambda: self.plain({**plain, delta_rule: fla_recurrence()}),
+                "fla's chunks": lambda: self.plain({**plain, delta_rule: fla_chunks()}),
+            }
         if self.architecture == "attention":
             return {}
         return {"conv1d and FFT": lambda: self.plain({**plain, **usual_convolutions()})}

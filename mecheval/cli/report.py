@@ -7,7 +7,8 @@ from typing import Annotated
 import typer
 
 from mecheval.cli.app import Json, all_of, app, print_json
-from mecheval.cli.run import Folder
+
+Folders = Annotated[list[Path], typer.Argument(metavar="DIR", help="folders with runs, or with kept studies")]
 
 
 @app.command(epilog="Example: mecheval figure 3 --runs runs/figure3-quick")
@@ -40,7 +41,7 @@ def figure(
 
 @app.command(epilog="Example: mecheval report runs/figure3-quick")
 def report(
-    folders: Annotated[list[Path], typer.Argument(metavar="DIR", help="folders with runs, or with kept studies")],
+    folders: Folders,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -68,14 +69,17 @@ def report(
 
 @app.command(epilog="Example: mecheval keep runs/figure3-quick --out kept/figure3")
 def keep(
-    folder: Folder,
+    folders: Folders,
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="where the tables will be")],
     as_json: Json = False,
 ) -> None:
-    """Keeps what the runs of a folder measured, without their weights: 'figure', 'report' and 'compare' read it."""
+    """Keeps what runs measured, without their weights: 'figure', 'report' and 'compare' read it.
+
+    Several folders of the same sweep, kept studies among them, become one study.
+    """
     from mecheval.results.keep import keep
 
-    kept = keep(folder, out)
+    kept = keep(folders, out)
     size = sum(file.stat().st_size for file in kept.files(out))
     if as_json:
         print_json({"out": str(out), "runs": len(kept.runs), "rows": len(kept.rows), "bytes": size})

@@ -1,36 +1,67 @@
 """From folders of runs to what is kept of them."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from mecheval.errors import InvalidInput
 from mecheval.results.kept import FACTS, KEPT, Kept
-from mecheval.results.plan import Plan
+from mecheval.results.plan import FINISHED, Plan
 from mecheval.results.store import Results
 from mecheval.spec import canonical_json
 
 
-def keep(folder: Path, out: Path) -> Kept:
-    """Writes the tables of a folder's runs into another, in place of those that may be there."""
+def keep(folders: Sequence[Path], out: Path) -> Kept:
+    """Writes the tables of all folders' runs into another, in place of those that may be there.
+
+    A folder may be a kept study itself, `out` too: runs of the same sweep on several machines become one study.
+    """
     if out.exists() and not (out / KEPT).exists() and any(out.iterdir() if out.is_dir() else [out]):
         raise InvalidInput(f"out={str(out)!r} must be a new folder, or one with a kept study")
+    studies = [_tables(folder) for folder in folders]
+    first = studies[0]
+    for folder, study in zip(folders, studies, strict=True):
+        if (study.recipe, study.scale) != (first.recipe, first.scale):
+            raise InvalidInput(f"DIR={str(folder)!r} has {_said(study)}, and must not be mixed with {_said(first)}")
+    kept = _joined(studies)
+    kept.write(out)
+    return kept
+
+
+def _tables(folder: Path) -> Kept:
     results = Results(folder)
     plan = Plan.read(folder)
     states = plan.states(results) if plan else results.runs()
     if not results.runs():
         raise InvalidInput(f"DIR={str(folder)!r} has no runs")
     facts = results.facts()
-    kept = Kept(
+    return Kept(
         plan.recipe if plan else None,
         plan.scale if plan else None,
         [_line(state, facts.get(state["key"], {})) for state in states],
         *(results.measured(name) for name in ("rows", "curve")),
     )
-    kept.write(out)
-    return kept
 
 
 def _line(state: dict[str, Any], facts: dict[str, Any]) -> dict[str, Any]:
     """The folder by its name alone, the facts as JSON."""
     texts = {name: canonical_json(facts[name]) if facts.get(name) else None for name in FACTS}
     return {**state, "folder": Path(state["folder"]).name, **texts}
+
+
+def _joined(studies: Sequence[Kept]) -> Kept:
+    """Each run once: of those in several studies one that is finished, the first of them."""
+    owner: dict[str, Kept] = {}
+    lines: dict[str, dict[str, Any]] = {}
+    for study in studies:
+        for line in study.runs:
+            name = line["key"] or line["folder"]  # a damaged run has no key
+            if name not in lines or (line["status"] in FINISHED and lines[name]["status"] not in FINISHED):
+                owner[name], lines[name] = study, line
+    measured = ([line for study in studies for line in getattr(study, table) if owner[line["key"]] is study]
+                for table in ("rows", "curves"))  # fmt: skip
+    return Kept(studies[0].recipe, studies[0].scale, list(lines.values()), *measured)
+
+
+def _said(study: Kept) -> str:
+    return f"runs of {study.recipe} at scale {study.scale}" if study.recipe else "runs of no sweep"

@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from mecheval.errors import StoreError
@@ -63,12 +64,16 @@ class Kept:
             raise StoreError(f"{folder / KEPT} is damaged: {error}") from error
 
     def write(self, folder: Path) -> None:
-        """`study.json` last: without it nothing counts."""
+        """What was there goes when the new tables are whole; `study.json` comes last: without it nothing counts."""
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / KEPT).unlink(missing_ok=True)
-        for name in _TABLES:
-            write_parquet(_table(getattr(self, name), _REAL[name]), folder / f"{name}.parquet")
-        checksums = {name: sha256(read(folder / f"{name}.parquet")) for name in _TABLES}
+        with TemporaryDirectory(dir=folder) as made:
+            tables = {name: Path(made) / f"{name}.parquet" for name in _TABLES}
+            for name, path in tables.items():
+                write_parquet(_table(getattr(self, name), _REAL[name]), path)
+            checksums = {name: sha256(read(path)) for name, path in tables.items()}
+            (folder / KEPT).unlink(missing_ok=True)
+            for path in tables.values():
+                path.replace(folder / path.name)
         write_json(folder / KEPT, {"recipe": self.recipe, "scale": self.scale, "sha256": checksums})
 
     @staticmethod

@@ -36,14 +36,14 @@ def test_losses_are_those_of_the_plain_form_to_five_decimals_after_four_updates(
     assert abs(arena.ours()() - ours) > 1e-3, "something was learned"
 
 
-@pytest.mark.parametrize("architecture", ["mamba", "hyena"])
-def test_rivals_in_the_same_model_have_the_same_losses(architecture):
+@pytest.mark.parametrize(("architecture", "least"), [("mamba", 3), ("hyena", 3), ("delta_net", 2)])
+def test_rivals_in_the_same_model_have_the_same_losses(architecture, least):
     ends = []
     for name, make in Arena(architecture, 16, SMALL).contestants().items():
         if name not in ("mambapy's mixer", "transformers"):
             with suppress(Missing):
                 ends.append(trained(make()))
-    assert len(ends) >= 3
+    assert len(ends) >= least
     assert ends == pytest.approx([ends[0]] * len(ends), abs=5e-6)
 
 

@@ -36,7 +36,7 @@ def runs(tmp_path):
 
 @pytest.fixture
 def kept(runs, tmp_path):
-    keep(runs, tmp_path / "kept")
+    keep([runs], tmp_path / "kept")
     return tmp_path / "kept"
 
 
@@ -88,18 +88,54 @@ def test_nothing_counts_before_all_is_written(runs, kept, monkeypatch):
     """A second time, killed at the last table: what was kept before is not mixed with what is new."""
     monkeypatch.setattr("mecheval.results.kept.write_json", lambda path, value: 1 / 0)
     with pytest.raises(ZeroDivisionError):
-        keep(runs, kept)
+        keep([runs], kept)
     with pytest.raises(InvalidInput, match="has no runs"):
         Study.read(kept)
 
 
+def test_what_was_kept_stays_until_all_that_is_new_is_whole(runs, kept, monkeypatch):
+    monkeypatch.setattr("mecheval.results.kept.sha256", lambda content: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        keep([runs], kept)
+    monkeypatch.undo()
+    assert Study.read(kept).counts["done"] == 2
+    assert len(list(kept.iterdir())) == 4
+
+
+def test_runs_of_two_machines_become_one_study(runs, kept, tmp_path):
+    """The run that is missing here is done there; what both have counts once, with its numbers."""
+    there = tmp_path / "there"
+    mine, based = experiment(seed=0), experiment("based")
+    planned(there, "figure3", [mine, based], "small")
+    finished(there, mine, behaviour(0.4, 0.5), said=verdict(), curve=CURVE)
+    finished(there, based, behaviour(0.7, 1 / 3), said=verdict(), curve=CURVE)
+    keep([kept, there], kept)
+    before, after = Study.read(runs), Study.read(kept)
+    assert after.counts == {"done": 3, "diverged": 1, "failed": 0, "missing": 0}
+    assert after.runs["key"].tolist() == before.runs["key"].tolist()
+    accuracy = after.rows[(after.rows["metric"] == "accuracy") & (after.rows["split"] == "test")]
+    assert dict(zip(accuracy["key"], accuracy["value"].round(6), strict=True))[mine.key] == 0.333333
+    assert set(accuracy["key"]) == {run["key"] for run in Results(kept).runs() if run["status"] == "done"}
+    assert len(after.curves) == 3
+    twice = keep([kept, kept, there], tmp_path / "twice")
+    assert (len(twice.runs), len(twice.rows), len(twice.curves)) == (4, len(after.rows), 3)
+
+
+def test_studies_of_different_sweeps_are_not_mixed(runs, tmp_path):
+    planned(tmp_path / "other", "figure3", [experiment("based")], "quick")
+    finished(tmp_path / "other", experiment("based"), behaviour(0.7, 1 / 3))
+    with pytest.raises(InvalidInput, match=r"figure3 at scale quick, and must not be mixed with .* scale small"):
+        keep([runs, tmp_path / "other"], tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
 def test_it_may_be_kept_again_but_not_over_something_else(runs, kept, tmp_path):
-    keep(runs, kept)
+    keep([runs], kept)
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.tex").write_text("x")
     for out in (tmp_path / "mine", tmp_path / "mine" / "thesis.tex", runs):
         with pytest.raises(InvalidInput, match="must be a new folder"):
-            keep(runs, out)
+            keep([runs], out)
     assert [file.name for file in (tmp_path / "mine").iterdir()] == ["thesis.tex"]
 
 

@@ -46,7 +46,7 @@ def bound(written, tmp_path_factory):
     rows = behaviour(0.9, 0.8) + grid(0.8, 0.1, {"key": 0.0, "value": 1.0, "query": 0.0})
     sweep(root / "tenth", "figure10", [one], lambda _: rows)
     sweep(root / "runs", "figure3", [one, other], lambda _: rows)
-    keep(root / "runs", root / "kept" / "third")
+    keep([root / "runs"], root / "kept" / "third")
     first, *others = map(Study.read, (written.parent, root / "tenth", root / "kept" / "third"))
     return write_page(first, root / "report.html", *others)
 

@@ -27,10 +27,7 @@ def delta_rule(q: Keys, k: Keys, v: Values, beta: Rates, backend: DeltaBackend =
         return _by_chunks(q, k, v, beta)
     if backend == "fla":
         refuse(backend_is_installed(backend))
-        from fla.ops.delta_rule import (  # type: ignore[import-not-found]
-            chunk_delta_rule,
-            fused_recurrent_delta_rule,
-        )
+        from fla.ops.delta_rule import chunk_delta_rule, fused_recurrent_delta_rule
 
         rule = fused_recurrent_delta_rule if q.dtype == torch.float32 else chunk_delta_rule  # which refuses float32
         return rule(q, k, v, beta, scale=1.0)[0]
