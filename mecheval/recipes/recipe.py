@@ -21,7 +21,8 @@ Rates = Sequence[float] | Mapping[str, Sequence[float]]  # for all, or by archit
 class Size:
     """Of the experiments on one task: `options` are the task's, `fields` are of every experiment (`train.batch`, …).
 
-    `usual` rates, if any, are those of figures that are not about width.
+    `usual` rates, if any, are those of figures that are not about width; `more_seeds` are of the widest models, beside
+    the scale's.
     """
 
     widths: Sequence[int]
@@ -29,6 +30,7 @@ class Size:
     options: Mapping[str, Scalar] = field(default_factory=dict)
     fields: Mapping[str, Any] = field(default_factory=dict)
     usual: Rates = ()
+    more_seeds: Sequence[int] = ()
 
     def rates_of(self, architecture: str) -> Sequence[float]:
         """An architecture of somebody else's is tried at every rate."""
@@ -70,7 +72,8 @@ class Scale:
         """Every architecture, width, number of layers, rate and seed. What is asked for here wins over the scale."""
         spec, size = self._sized(task)
         for architecture, width, depth in product(architectures, size.widths, layers):
-            for rate, seed in product(size.rates_of(architecture), self.seeds):
+            more = size.more_seeds if width == max(size.widths) else ()
+            for rate, seed in product(size.rates_of(architecture), dict.fromkeys((*self.seeds, *more))):
                 own = {"task": str(spec), "model.architecture": architecture, "model.d_model": width}
                 own |= {"model.layers": depth, "train.lr": rate, "seed": seed}
                 yield Experiment.of({**own, **size.fields_of(architecture), **(fields or {})})

@@ -1,7 +1,7 @@
 """How large a recipe is: `quick` in minutes of two cores, `small` in an evening for all of them, `paper` as published.
 
-`laptop` is the part of `paper` that two cores can do: AR at widths 32 and 64, ATR at 64 in one grammar, each
-architecture at its best published rate, where that is known.
+`laptop` is the part of `paper` that two cores can do: AR at widths 32 and 64, the latter with three seeds, ATR at 64 in
+one grammar, each architecture at its best published rate, where that is known.
 
 One mistake of the paper's runs is not copied: attention had no positions at the two highest rates.
 """
@@ -76,7 +76,7 @@ _BEST |= {"hyena": (3e-4,), "h3": (3e-3,), "base_conv": (1e-2,)}
 _LAPTOP_ATR = {**dict.fromkeys(_BEST, (1e-3,)), "mamba": (3e-3,)}
 LAPTOP = Scale(
     name="laptop",
-    recall=replace(PAPER.recall, widths=(32, 64), rates=_BEST),
+    recall=replace(PAPER.recall, widths=(32, 64), rates=_BEST, more_seeds=(1, 2)),
     treecall=replace(PAPER.treecall, widths=(64,), rates=_LAPTOP_ATR),
     grammars=("atr",),
 )

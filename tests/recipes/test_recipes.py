@@ -1,7 +1,9 @@
 """What each recipe asks for, at every scale."""
 
+import re
 import sys
 from functools import cache
+from pathlib import Path
 
 import pytest
 import torch
@@ -17,23 +19,24 @@ from mecheval.runner import run
 from mecheval.spec import canonical_json
 
 COUNTS = {  # experiments at the scales quick, small, laptop and paper
-    "figure3": (7, 126, 14, 245),
-    "figure4a": (5, 90, 10, 175),
-    "figure4b": (5, 90, 10, 175),
-    "figure5": (1, 18, 2, 35),
+    "figure3": (7, 126, 28, 245),
+    "figure4a": (5, 90, 20, 175),
+    "figure4b": (5, 90, 20, 175),
+    "figure5": (1, 18, 4, 35),
     "figure7": (21, 168, 7, 525),
     "figure8": (5, 90, 5, 125),
-    "figure9": (42, 126, 42, 1190),
+    "figure9": (42, 126, 70, 1190),
     "figure10": (7, 21, 7, 175),
-    "figure11": (28, 84, 28, 840),
-    "figure12": (21, 63, 21, 735),
+    "figure11": (28, 84, 56, 840),
+    "figure12": (21, 63, 63, 735),
     "figure13": (21, 63, 21, 525),
-    "cost": (49, 147, 49, 49),
-    "demo": (7, 42, 7, 49),
-    "emergence": (7, 21, 7, 49),
+    "cost": (49, 147, 147, 49),
+    "demo": (7, 42, 21, 49),
+    "emergence": (7, 21, 21, 49),
     "grandparent": (21, 63, 21, 525),
 }
 recipe_module = sys.modules["mecheval.recipes.recipe"]  # the package's name `recipe` is the decorator
+PAGE = Path(__file__).parents[2] / "docs" / "recipes.md"
 OF_THE_PAPER = [name for name in COUNTS if name.startswith("figure")]
 
 
@@ -86,6 +89,19 @@ def test_the_recipes_are_the_papers_figures_in_order_and_then_ours():
 def test_every_recipe_yields_so_many_experiments_and_none_twice(name):
     keys = [{canonical_json(fields) for fields in asked(name, scale)} for scale in SCALES]
     assert tuple(map(len, keys)) == tuple(len(asked(name, scale)) for scale in SCALES) == COUNTS[name]
+
+
+def test_the_page_says_how_many_runs_each_recipe_has():
+    lines = re.findall(r"^\| `(\w+)`((?: \| [\d,]+, [\d,]+)+) \|$", PAGE.read_text(), re.MULTILINE)
+    said = {
+        name: tuple(int(runs.replace(",", "")) for runs in re.findall(r"\| ([\d,]+), ", rest)) for name, rest in lines
+    }
+    assert said == COUNTS
+
+
+def test_more_seeds_are_the_widest_models():
+    seeds = {(e["model.d_model"], e["seed"]) for e in asked("figure3", "laptop")}
+    assert seeds == {(32, 0), (64, 0), (64, 1), (64, 2)}
 
 
 @pytest.mark.parametrize("scale", SCALES)
