@@ -18,3 +18,14 @@ __all__ = [
     "script",
     "sweep",
 ]
+
+# as a newcomer meets them
+_ORDER = (
+    *("demo", "card"),
+    *("run", "intervene", "runs", "results", "compare"),
+    *("sweep", "figure", "report", "claims", "keep"),
+    *("list", "sample", "describe", "check", "bench"),
+)
+app.registered_commands.sort(
+    key=lambda command: _ORDER.index(command.name or getattr(command.callback, "__name__", ""))
+)
