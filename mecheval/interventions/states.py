@@ -22,7 +22,7 @@ from mecheval.interventions.records import NotHit
 from mecheval.models.build import Model, ours
 from mecheval.models.edits import Positions, put, take
 from mecheval.models.language_model import LanguageModel
-from mecheval.models.layers import gathered
+from mecheval.models.ops.reads import gathered
 from mecheval.models.site import patch, record, sites
 from mecheval.tasks.batch import Documents
 from mecheval.tasks.corruption import Corruptible

@@ -15,7 +15,7 @@ from mecheval.interventions.records import NotHit, layer_of
 from mecheval.models.build import Model, resumes
 from mecheval.models.edits import put, take
 from mecheval.models.language_model import Block, LanguageModel
-from mecheval.models.layers import gathered
+from mecheval.models.ops.reads import gathered
 from mecheval.models.site import Edit, Site, patch, record, sites
 from mecheval.tasks.batch import Documents
 from mecheval.training.batches import Batch

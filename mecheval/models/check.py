@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from mecheval.errors import CheckFailed
 from mecheval.models.config import build_architecture
 from mecheval.models.edits import add
-from mecheval.models.layers import gathered
 from mecheval.models.named import mixers
+from mecheval.models.ops.reads import gathered
 from mecheval.models.site import patch, record, sites
 from mecheval.options import where
 

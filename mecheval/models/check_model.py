@@ -16,7 +16,7 @@ from mecheval.models.build import Model, build_model, resumes
 from mecheval.models.check import BATCH, CUTS
 from mecheval.models.config import ModelConfig, build_architecture
 from mecheval.models.edits import add
-from mecheval.models.layers import gathered
+from mecheval.models.ops.reads import gathered
 from mecheval.models.site import patch, record, sites
 
 EXAMINED, LONGEST = 64, 1024  # tokens: of most passes, of the longest

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from mecheval.errors import InvalidInput
 from mecheval.models.edits import put
-from mecheval.models.layers import Reads, gathered
+from mecheval.models.ops.reads import Reads, gathered
 from mecheval.models.site import Edit, Site, patch, record
 from mecheval.models.site import sites as all_sites
 from mecheval.options import nearest

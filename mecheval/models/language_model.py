@@ -14,9 +14,10 @@ from torch import Tensor, nn
 from mecheval.errors import InvalidInput
 from mecheval.models.architecture import Architecture
 from mecheval.models.config import ModelConfig, build_architecture
-from mecheval.models.layers import Reads, RMSNorm, gathered
+from mecheval.models.layers import RMSNorm
 from mecheval.models.mlp import MLP
 from mecheval.models.named import mixers
+from mecheval.models.ops.reads import Reads, gathered
 from mecheval.models.ops.tied_embedding import tied_embedding
 from mecheval.models.site import Site, sites
 

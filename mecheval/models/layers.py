@@ -1,13 +1,23 @@
 """Small layers that several mixers share."""
 
-from jaxtyping import Float, Int
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from mecheval.models.ops.filters import position_features
+from mecheval.models.ops.reads import Reads, gathered
 from mecheval.models.ops.rms_norm import rms_norm
 from mecheval.models.ops.short_conv import short_conv, short_conv_silu
 
-Reads = Int[Tensor, "batch reads"]  # positions of each row that are read
+Stream = Float[Tensor, "batch time channel"]
+Projection = Callable[[Tensor], Tensor]  # of each position by itself
+
+
+def _as_it_is(x: Tensor) -> Tensor:
+    return x
 
 
 class ShortConv(nn.Conv1d):
@@ -16,15 +26,32 @@ class ShortConv(nn.Conv1d):
     def __init__(self, channels: int, width: int, bias: bool = True) -> None:
         super().__init__(channels, channels, width, groups=channels, bias=bias)
 
-    def forward(self, x: Float[Tensor, "batch time channel"]) -> Float[Tensor, "batch time channel"]:
+    def forward(self, x: Stream) -> Stream:
         return short_conv(x, self.weight[:, 0], self.bias)
+
+    def read(self, x: Stream, at: Reads, projected: Projection = _as_it_is) -> Float[Tensor, "batch reads projected"]:
+        """The output at some positions, of a stream that is `projected` nowhere else."""
+        places = at[..., None] + torch.arange(1 - self.kernel_size[0], 1, device=at.device)
+        taken = projected(gathered(x, places.clamp(min=0).flatten(start_dim=1))).view(*places.shape, -1)
+        y = torch.einsum("brwc,cw->brc", taken * (places >= 0)[..., None], self.weight[:, 0])
+        return y if self.bias is None else y + self.bias
 
 
 class ShortConvSilu(ShortConv):
     """… and silu of it."""
 
-    def forward(self, x: Float[Tensor, "batch time channel"]) -> Float[Tensor, "batch time channel"]:
+    def forward(self, x: Stream) -> Stream:
         return short_conv_silu(x, self.weight[:, 0], self.bias)
+
+    def read(self, x: Stream, at: Reads, projected: Projection = _as_it_is) -> Float[Tensor, "batch reads projected"]:
+        return F.silu(super().read(x, at, projected))
+
+
+class Silu(nn.SiLU):
+    """… without a convolution."""
+
+    def read(self, x: Stream, at: Reads, projected: Projection = _as_it_is) -> Float[Tensor, "batch reads projected"]:
+        return F.silu(projected(gathered(x, at)))
 
 
 class ImplicitFilter(nn.Module):
@@ -40,11 +67,7 @@ class ImplicitFilter(nn.Module):
         return self.mlp(self.features[:time])
 
 
-def gathered(x: Float[Tensor, "batch time channel"], at: Reads) -> Float[Tensor, "batch reads channel"]:
-    return x.gather(1, at[:, :, None].expand(-1, -1, x.shape[2]))
-
-
-def split_heads(x: Float[Tensor, "batch time channel"], heads: int) -> Float[Tensor, "batch time head d_head"]:
+def split_heads(x: Stream, heads: int) -> Float[Tensor, "batch time head d_head"]:
     return x.view(*x.shape[:-1], heads, -1)
 
 

@@ -8,7 +8,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from mecheval.models.choices import Heads, heads_divide, refuse
-from mecheval.models.layers import Reads, gathered, split_heads
+from mecheval.models.layers import split_heads
+from mecheval.models.ops.reads import Reads, gathered
 from mecheval.models.site import Site
 
 Stream = Float[Tensor, "batch time d_model"]

@@ -8,7 +8,8 @@ from torch import Tensor, nn
 
 from mecheval.models.choices import Kernel
 from mecheval.models.layers import ImplicitFilter, ShortConv
-from mecheval.models.ops.long_conv import long_conv
+from mecheval.models.ops.long_conv import long_conv, long_read
+from mecheval.models.ops.reads import Reads, gathered
 from mecheval.models.site import Site
 
 Stream = Float[Tensor, "batch time d_model"]
@@ -30,6 +31,16 @@ class BaseConv(nn.Module):
 
     def forward(self, x: Stream) -> Stream:
         return self.gate_out(self._convolved(x) * self.projection(x)) + x
+
+    def read(self, x: Stream, at: Reads) -> Float[Tensor, "batch reads d_model"]:
+        """The output at some positions."""
+        here = gathered(x, at)
+        if self.filter is not None:
+            convolved = long_read(x, self.filter(x.shape[1]), at) + here
+        else:
+            assert self.conv is not None
+            convolved = self.conv.read(x, at)
+        return convolved * self.projection(here) + here
 
     def state_size(self, time: int) -> int:
         """How many numbers must be kept to go on after so many tokens."""

@@ -9,8 +9,9 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from mecheval.models.choices import DeltaBackend, Heads, MaybeTaps, heads_divide, refuse
-from mecheval.models.layers import RMSNorm, ShortConvSilu, l2_normalised, split_heads
-from mecheval.models.ops.delta_rule import delta_rule, delta_states, read_states, went_on
+from mecheval.models.layers import RMSNorm, ShortConvSilu, Silu, l2_normalised, split_heads
+from mecheval.models.ops.delta_rule import delta_read, delta_rule, delta_states, read_states, went_on
+from mecheval.models.ops.reads import Reads, gathered
 from mecheval.models.site import Site
 
 Stream = Float[Tensor, "batch time d_model"]
@@ -49,6 +50,14 @@ class DeltaNet(nn.Module):
         o = self.head_out(self._remembered(q, k, v, beta))
         return self.o_proj(self.norm(o).flatten(start_dim=-2))
 
+    def read(self, x: Stream, at: Reads) -> Float[Tensor, "batch reads d_model"]:
+        """The output at some positions: there alone something is asked."""
+        if self.backend == "fla":
+            return gathered(self(x), at)
+        q = split_heads(self.q_conv.read(x, at, self.q_proj), self.heads)
+        o = delta_read(l2_normalised(q, q.shape[-1] ** -0.5), *self._written(x), at)
+        return self.o_proj(self.norm(o).flatten(start_dim=-2))
+
     def mixing(self, x: Stream) -> tuple[Weights, Float[Tensor, "batch source head d_head"]]:
         """How much of each v_s is in o_t, and v: tril(Q Kᵀ) (I + tril(β K Kᵀ, −1))⁻¹ diag(β), and `head_out` is W v."""
         q, k, v, beta = self._projected(x)
@@ -66,11 +75,14 @@ class DeltaNet(nn.Module):
 
     def _projected(self, x: Stream) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """q, k, v and β."""
-        q = self.q_conv_out(self.q_conv(self.q_proj(x)))
-        k = self.k_conv_out(self.k_conv(self.k_proj(x)))
-        v = self.v_conv_out(self.v_conv(self.v_proj(x)))
-        q, k, v = (split_heads(part, self.heads) for part in (q, k, v))
-        return l2_normalised(q, q.shape[-1] ** -0.5), l2_normalised(k), v, self.beta(self.b_proj(x).sigmoid())
+        q = split_heads(self.q_conv_out(self.q_conv(self.q_proj(x))), self.heads)
+        return l2_normalised(q, q.shape[-1] ** -0.5), *self._written(x)
+
+    def _written(self, x: Stream) -> tuple[Tensor, Tensor, Tensor]:
+        """k, v and β."""
+        k = split_heads(self.k_conv_out(self.k_conv(self.k_proj(x))), self.heads)
+        v = split_heads(self.v_conv_out(self.v_conv(self.v_proj(x))), self.heads)
+        return l2_normalised(k), v, self.beta(self.b_proj(x).sigmoid())
 
     def _remembered(self, q: Tensor, k: Tensor, v: Tensor, beta: Tensor) -> Tensor:
         if self.state.used:
@@ -79,5 +91,5 @@ class DeltaNet(nn.Module):
         return delta_rule(q, k, v, beta, backend=self.backend)
 
 
-def _conv(d_model: int, width: int) -> nn.Module:
-    return ShortConvSilu(d_model, width, bias=False) if width else nn.SiLU()
+def _conv(d_model: int, width: int) -> ShortConvSilu | Silu:
+    return ShortConvSilu(d_model, width, bias=False) if width else Silu()

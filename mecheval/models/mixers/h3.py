@@ -11,7 +11,8 @@ from torch import Tensor, nn
 
 from mecheval.models.choices import HeadDim, SSMState, head_dim_divides, refuse
 from mecheval.models.ops.filters import diagonal_filter, shift_filter
-from mecheval.models.ops.long_conv import long_conv
+from mecheval.models.ops.long_conv import long_conv, long_read
+from mecheval.models.ops.reads import Reads, gathered
 from mecheval.models.site import Site
 
 Stream = Float[Tensor, "batch time d_model"]
@@ -38,25 +39,42 @@ class H3(nn.Module):
         self.ssm_out = Site("batch time head d_key d_value", "products after the diagonal SSM")
 
     def forward(self, x: Stream) -> Stream:
-        q, k, v = self.q_proj(x), self.k_proj(x), self.v_proj(x)
-        k = self.shift_out(long_conv(k, self.shift(x.shape[1])) + self.D_k * k)
-        # heads last in memory: products of a few channels would not fill the vector unit; sites see a permuted view
-        q, k, v = (part.view(*part.shape[:2], -1, self.head_dim).transpose(-1, -2).contiguous() for part in (q, k, v))
-        kv = self.kv(_heads_first(k[..., :, None, :] * v[..., None, :, :]))
+        kv = self.kv(self._products(x))
         y = self.ssm_out(self._remembered(kv))
-        y = (q[..., :, None, :] * _heads_last(y)).sum(dim=-3)
-        return self.output_linear(y.flatten(start_dim=-2))  # as published, d_value before head
+        return self._answered(self.q_proj(x), y)
+
+    def read(self, x: Stream, at: Reads) -> Float[Tensor, "batch reads d_model"]:
+        """The output at some positions: there alone the diagonal SSM is asked."""
+        return self._answered(self.q_proj(gathered(x, at)), self._remembered(self._products(x), at))
 
     def state_size(self, time: int) -> int:
         """How many numbers must be kept to go on after so many tokens."""
         return self.shift.B.numel() + 2 * self.diagonal.A_imag.numel() * self.head_dim**2
 
-    def _remembered(self, kv: Products) -> Products:
+    def _products(self, x: Stream) -> Products:
+        """Of shifted keys and values, within heads."""
+        k, v = self.k_proj(x), self.v_proj(x)
+        k = self.shift_out(long_conv(k, self.shift(x.shape[1])) + self.D_k * k)
+        k, v = self._split(k), self._split(v)
+        return _heads_first(k[..., :, None, :] * v[..., None, :, :])
+
+    def _remembered(self, kv: Products, at: Reads | None = None) -> Float[Tensor, "batch reads head d_key d_value"]:
         """Every product of a head goes through the same SSM."""
-        products = _heads_last(kv)
+        products = _heads_last(kv).flatten(start_dim=2)
         k = self.diagonal(kv.shape[1]).repeat(1, self.head_dim**2)
-        y = long_conv(products.flatten(start_dim=2), k).view(products.shape)
-        return _heads_first(y + self.D * products)
+        y, here = (
+            (long_conv(products, k), products) if at is None else (long_read(products, k, at), gathered(products, at))
+        )
+        y, here = (part.view(*part.shape[:2], self.head_dim, self.head_dim, -1) for part in (y, here))
+        return _heads_first(y + self.D * here)
+
+    def _answered(self, q: Stream, y: Products) -> Stream:
+        y = (self._split(q)[..., :, None, :] * _heads_last(y)).sum(dim=-3)
+        return self.output_linear(y.flatten(start_dim=-2))  # as published, d_value before head
+
+    def _split(self, part: Stream) -> Float[Tensor, "batch time channel head"]:
+        """Heads last in memory, since products of a few channels would not fill the vector unit; sites see a view."""
+        return part.view(*part.shape[:2], -1, self.head_dim).transpose(-1, -2).contiguous()
 
 
 def _heads_first(x: Float[Tensor, "batch time d_key d_value head"]) -> Products:

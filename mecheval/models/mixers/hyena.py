@@ -5,13 +5,16 @@ h_i = sine_mlp(t_i, cos ωi, −sin ωi) · exp(−t_i |δ|)
 """
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from mecheval.models.choices import FilterOrder, ShortTaps, Skip
 from mecheval.models.layers import ShortConv
 from mecheval.models.ops.filters import decay_rates, position_features
-from mecheval.models.ops.long_conv import long_conv
+from mecheval.models.ops.long_conv import long_conv, long_read
+from mecheval.models.ops.reads import Reads, gathered
+from mecheval.models.ops.short_conv import short_conv
 from mecheval.models.site import Site
 
 Stream = Float[Tensor, "batch time d_model"]
@@ -38,6 +41,16 @@ class Hyena(nn.Module):
         y = long_conv(v, self.filter(x.shape[1]))
         y = self.long_out(y if self.D is None else y + self.D * v)
         return self.out_proj(y * x2)
+
+    def read(self, x: Stream, at: Reads) -> Float[Tensor, "batch reads d_model"]:
+        """The output at some positions: there alone the second gate is computed."""
+        assert self.short_conv.bias is not None
+        parts = (self.in_proj.weight, self.in_proj.bias, self.short_conv.weight[:, 0], self.short_conv.bias)
+        (W1, _, Wv), (b1, _, bv), (w1, _, wv), (c1, _, cv) = (part.chunk(3) for part in parts)
+        v = short_conv(F.linear(x, Wv, bv), wv, cv) * short_conv(F.linear(x, W1, b1), w1, c1)
+        _, x2, _ = self.short_conv.read(x, at, self.in_proj).chunk(3, dim=-1)
+        y = long_read(v, self.filter(x.shape[1]), at)
+        return self.out_proj((y if self.D is None else y + self.D * gathered(v, at)) * x2)
 
     def state_size(self, time: int) -> int:
         """How many numbers must be kept to go on after so many tokens."""

@@ -6,7 +6,8 @@ from torch import Tensor, nn
 
 from mecheval.models.choices import FeatureDim, Heads, heads_divide, refuse
 from mecheval.models.layers import split_heads
-from mecheval.models.ops.linear_attention import mixing_weights
+from mecheval.models.ops.linear_attention import mixing_weights, read_weights
+from mecheval.models.ops.reads import Reads, gathered
 from mecheval.models.site import Site
 
 Stream = Float[Tensor, "batch time d_model"]
@@ -33,6 +34,13 @@ class LinearAttention(nn.Module):
     def forward(self, x: Stream) -> Stream:
         weights, v = self.mixing(x)
         o = self.head_out(torch.einsum("bhts,bshd->bthd", weights, v))
+        return self.o_proj(o.flatten(start_dim=-2))
+
+    def read(self, x: Stream, at: Reads) -> Float[Tensor, "batch reads d_model"]:
+        """The output at some positions, without values: Σ a W_v x = W_v Σ a x."""
+        q, k = split_heads(self.q_proj(gathered(x, at)), self.heads), split_heads(self.k_proj(x), self.heads)
+        W_v = self.v_proj.weight.view(self.heads, -1, x.shape[2])
+        o = torch.einsum("bhrs,bsm,hdm->brhd", read_weights(q, k, at), x, W_v)
         return self.o_proj(o.flatten(start_dim=-2))
 
     def mixing(self, x: Stream) -> tuple[Weights, Float[Tensor, "batch source head d_head"]]:

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from mecheval.errors import InvalidInput
 from mecheval.models.choices import DeltaBackend, backend_is_installed, refuse
+from mecheval.models.ops.reads import Reads
 
 Keys = Float[Tensor, "batch time head d_key"]
 Values = Float[Tensor, "batch time head d_value"]
@@ -45,6 +46,25 @@ def _by_chunks(q: Keys, k: Keys, v: Values, beta: Rates) -> Values:
         outputs.append(o if S is None else o + qc @ S)
         S = kc.mT @ u if S is None else S + kc.mT @ u
     return torch.cat(outputs, dim=2).transpose(1, 2)
+
+
+def delta_read(
+    q: Float[Tensor, "batch reads head d_key"], k: Keys, v: Values, beta: Rates, at: Reads
+) -> Float[Tensor, "batch reads head d_value"]:
+    """What `delta_rule` gives at some positions, given q there: no memory is written.
+
+    From the last chunk to the first, W = (q Kᵀ) (I + tril(β K Kᵀ, −1))⁻¹ β is how much of each value is read, and the
+    memory before the chunk is asked for what is left of the query, q − W K.
+    """
+    chunks = max(round(k.shape[1] / CHUNK), 1)
+    places = torch.arange(k.shape[1], device=k.device)
+    streams = [x.transpose(1, 2).tensor_split(chunks, dim=2) for x in (k, v, beta[..., None])]  # batch head time d
+    q, o = q.transpose(1, 2), torch.zeros((), dtype=v.dtype, device=v.device)
+    for kc, vc, bc, here in reversed(list(zip(*streams, places.tensor_split(chunks), strict=True))):
+        found = (q @ kc.mT).masked_fill(here > at[:, None, :, None], 0.0)
+        W = torch.linalg.solve_triangular((bc * kc) @ kc.mT, found, upper=False, left=False, unitriangular=True) * bc.mT
+        o, q = o + W @ vc, q - W @ kc
+    return o.transpose(1, 2)
 
 
 def delta_rule_ref(q: Keys, k: Keys, v: Values, beta: Rates) -> Values:

@@ -9,8 +9,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from mecheval.models.ops.reads import Reads
+
 Features = Float[Tensor, "batch time head d_feature"]
 Values = Float[Tensor, "batch time head d_head"]
+Weights = Float[Tensor, "batch head time source"]
 
 EPSILON = 1e-12
 
@@ -21,10 +24,25 @@ def linear_attention(q: Features, k: Features, v: Values) -> Values:
     return torch.einsum("bhts,bshd->bthd", weights, v)
 
 
-def mixing_weights(q: Features, k: Features) -> Float[Tensor, "batch head time source"]:
+def mixing_weights(q: Features, k: Features) -> Weights:
     """How much of each v_s is in o_t: rows sum to 1."""
+    return _normalised(torch.tril(_similarity(q, k)))
+
+
+def read_weights(
+    q: Float[Tensor, "batch reads head d_feature"], k: Features, at: Reads
+) -> Float[Tensor, "batch head reads time"]:
+    """Those of some positions alone, given q there."""
+    future = torch.arange(k.shape[1], device=k.device) > at[:, None, :, None]
+    return _normalised(_similarity(q, k).masked_fill(future, 0.0))
+
+
+def _similarity(q: Tensor, k: Tensor) -> Weights:
     s = torch.einsum("bthd,bshd->bhts", q, k) / math.sqrt(q.shape[-1])
-    similarity = torch.tril(1 + s + s * s / 2)
+    return 1 + s + s * s / 2
+
+
+def _normalised(similarity: Weights) -> Weights:
     return similarity / (similarity.sum(dim=-1, keepdim=True) + EPSILON)
 
 

@@ -9,8 +9,10 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
+
+from mecheval.models.ops.reads import Reads, gathered
 
 Stream = Float[Tensor, "batch time channel"]
 Filter = Float[Tensor, "time channel"]
@@ -20,6 +22,13 @@ TOEPLITZ_UP_TO = 80  # tokens; measured forward and backward on one CPU thread, 
 
 def long_conv(x: Stream, k: Filter) -> Stream:
     return toeplitz_conv(x, k) if x.shape[1] <= TOEPLITZ_UP_TO else fft_conv(x, k)
+
+
+def long_read(x: Stream, k: Filter, at: Reads) -> Float[Tensor, "batch reads channel"]:
+    """What `long_conv` gives at some positions. A single one is a sum over what is before it."""
+    if at.shape[1] > 1:
+        return gathered(long_conv(x, k), at)
+    return _Read.apply(x, k, at)  # type: ignore[no-untyped-call]
 
 
 def toeplitz_conv(x: Stream, k: Filter) -> Stream:
@@ -70,6 +79,26 @@ class _Spectral(torch.autograd.Function):
         gx = torch.fft.irfft(G * K.conj(), n=ctx.size)[..., : ctx.time]
         gk = torch.fft.irfft((G * X.conj()).sum(dim=0), n=ctx.size)[..., : ctx.time]
         return gx.mT.contiguous(), gk.t()
+
+
+class _Read(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, k: Tensor, at: Tensor) -> Tensor:
+        ago = at - torch.arange(x.shape[1], device=x.device)
+        earlier = _there(x[torch.arange(len(x), device=x.device)[:, None], ago.clamp(min=0)], ago)
+        ctx.save_for_backward(earlier, k, ago)
+        return (earlier * k).sum(dim=1, keepdim=True)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, None]:
+        (earlier, k, ago), g = ctx.saved_tensors, grads[0]
+        return _there(k[ago.clamp(min=0)], ago).mul_(g), (earlier * g).sum(dim=0), None
+
+
+def _there(x: Stream, ago: Int[Tensor, "batch time"]) -> Stream:
+    """Nothing where it would be before the first token, or after the one that is read."""
+    return x.mul_((ago >= 0)[..., None])
 
 
 def _toeplitz(k: Filter) -> Float[Tensor, "channel time source"]:

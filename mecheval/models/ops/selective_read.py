@@ -13,8 +13,8 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from mecheval.models.choices import ScanBackend
-from mecheval.models.layers import gathered
 from mecheval.models.ops.compiled import not_compiled, run
+from mecheval.models.ops.reads import gathered
 from mecheval.models.ops.selective_scan import Channels, Decays, Directions, Skips, laid_out, selective_scan
 
 

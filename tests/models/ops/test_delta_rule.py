@@ -15,7 +15,7 @@ from torch.autograd import gradcheck, gradgradcheck
 
 from mecheval.errors import InvalidInput
 from mecheval.models.ops import delta_rule as module
-from mecheval.models.ops.delta_rule import CHUNK, delta_rule, delta_rule_ref, delta_states, read_states
+from mecheval.models.ops.delta_rule import CHUNK, delta_read, delta_rule, delta_rule_ref, delta_states, read_states
 
 SHAPES = list(product([1, 3], [*range(1, 14), 16, 17], [1, 2], [1, 4], [1, 3]))
 AROUND_CHUNKS = [1, *(n * CHUNK + d for n in (1, 2, 3) for d in (-1, 0, 1)), *(CHUNK * 3 // 2 + d for d in (-1, 0, 1))]
@@ -42,6 +42,23 @@ def test_lengths_around_the_chunk_have_the_values_and_gradients_of_the_recurrenc
     for shape in ((2, time, 1, 8, 8), (1, time, 2, 5, 3)):
         assert largest_error(delta_rule, delta_rule_ref, drawn(*shape)) < 1e-10
         assert largest_error(delta_rule, delta_rule_ref, drawn(*shape, dtype=torch.float32)) < 1e-5
+
+
+@pytest.mark.parametrize("reads", [1, 4])
+@pytest.mark.parametrize("time", AROUND_CHUNKS)
+def test_what_is_read_at_some_positions_has_the_values_and_gradients_of_the_recurrence(time, reads):
+    """Forgetting nothing by way of the query, chunk after chunk."""
+    at = torch.randint(time, (3, reads), generator=torch.Generator().manual_seed(time))
+    at[0, 0], at[1, 0] = 0, time - 1  # both ends
+    rows = torch.arange(3)[:, None]
+    for dtype, most in ((torch.float64, 1e-10), (torch.float32, 1e-5)):
+        inputs = drawn(3, time, 2, 8, 5, dtype)
+        errors = largest_error(
+            lambda q, k, v, beta: delta_read(q[rows, at], k, v, beta, at),
+            lambda q, k, v, beta: delta_rule_ref(q, k, v, beta)[rows, at],
+            inputs,
+        )
+        assert errors < most
 
 
 def test_there_are_enough_shapes():

@@ -8,7 +8,16 @@ from by_hand import furthest, in_double, outcome
 from scipy.signal import lfilter
 from torch.autograd import gradcheck
 
-from mecheval.models.ops.long_conv import TOEPLITZ_UP_TO, fft_conv, fft_size, long_conv, long_conv_ref, toeplitz_conv
+from mecheval.models.ops.long_conv import (
+    TOEPLITZ_UP_TO,
+    fft_conv,
+    fft_size,
+    long_conv,
+    long_conv_ref,
+    long_read,
+    toeplitz_conv,
+)
+from mecheval.models.ops.reads import gathered
 
 FORMS = [long_conv, toeplitz_conv, fft_conv]
 NEAR_THE_CROSSOVER = [TOEPLITZ_UP_TO - 1, TOEPLITZ_UP_TO, TOEPLITZ_UP_TO + 1]
@@ -108,3 +117,19 @@ def test_a_size_for_the_fft_is_never_too_small_and_its_prime_factors_are_below_1
             while size % prime == 0:
                 size //= prime
         assert size == 1
+
+
+@pytest.mark.parametrize("reads", [1, 3])
+@pytest.mark.parametrize("time", [1, 2, 9, 68, *NEAR_THE_CROSSOVER, 129])
+def test_what_is_read_at_some_positions_has_the_values_and_gradients_of_the_whole(time, reads):
+    at = torch.randint(time, (3, reads), generator=torch.Generator().manual_seed(time))
+    at[0, 0], at[1, 0] = 0, time - 1  # both ends
+    for dtype, most in ((torch.float64, 1e-10), (torch.float32, 1e-5)):
+        inputs = drawn(3, time, 4, dtype=dtype)
+        truth = outcome(lambda x, k: gathered(long_conv_ref(x, k), at), in_double(inputs))
+        assert furthest(outcome(lambda x, k: long_read(x, k, at), inputs), truth) < most
+
+
+def test_derivatives_of_a_read_are_those_of_finite_differences():
+    at = torch.tensor([[4], [0], [2]])
+    assert gradcheck(lambda x, k: long_read(x, k, at), drawn(3, 5, 2))

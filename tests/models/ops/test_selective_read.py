@@ -7,7 +7,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scans import DECAYS, SHAPES, draw
 
-from mecheval.models.layers import gathered
+from mecheval.models.ops.reads import gathered
 from mecheval.models.ops.selective_read import selective_read
 from mecheval.models.ops.selective_scan import selective_scan_ref
 
