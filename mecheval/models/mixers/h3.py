@@ -62,9 +62,8 @@ class H3(nn.Module):
         """Every product of a head goes through the same SSM."""
         products = _heads_last(kv).flatten(start_dim=2)
         k = self.diagonal(kv.shape[1]).repeat(1, self.head_dim**2)
-        y, here = (
-            (long_conv(products, k), products) if at is None else (long_read(products, k, at), gathered(products, at))
-        )
+        y = long_conv(products, k) if at is None else long_read(products, k, at)
+        here = products if at is None else gathered(products, at)
         y, here = (part.view(*part.shape[:2], self.head_dim, self.head_dim, -1) for part in (y, here))
         return _heads_first(y + self.D * here)
 
