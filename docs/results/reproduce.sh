@@ -24,6 +24,7 @@ study cost
 study figure13
 study grandparent
 study figure3-laptop
+study figure5-laptop --reuse runs/figure3-laptop
 study figure7-laptop
 study figure8-laptop --reuse runs/figure7-laptop
 python docs/results/generate.py
