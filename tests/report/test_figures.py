@@ -1,8 +1,11 @@
 """Every figure from a sweep of its recipe; what failed is hatched, what is missing is stamped."""
 
 import json
+from itertools import pairwise
 
 import pytest
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.text import Text
@@ -57,6 +60,18 @@ def test_a_cell_shows_its_number_and_half_its_interval(tmp_path):
     assert "80.0" in shown
     assert "±2.0" in shown
     assert [name for name in dict.fromkeys(shown) if name in ("Mamba", "Attention")] == ["Mamba", "Attention"]
+
+
+@pytest.mark.parametrize("recipe", ["figure3", "figure5", "figure8"])
+def test_headings_of_panels_do_not_run_into_one_another(recipe, micro):
+    """With one narrow column in each."""
+    picture = draw(Study.read(micro(recipe)), figure_of(recipe)).picture()
+    FigureCanvasAgg(picture).draw()
+    boxes = sorted(
+        (axis.title.get_window_extent() for axis in picture.findobj(Axes) if axis.get_title()), key=lambda b: b.x0
+    )
+    assert len(boxes) >= 4
+    assert all(one.x1 < other.x0 for one, other in pairwise(boxes))
 
 
 def test_what_failed_is_hatched_in_every_panel_and_what_is_missing_dotted(tmp_path):

@@ -16,7 +16,7 @@ from mecheval.report.sheet import GREY, panes
 from mecheval.report.tables import ordered
 from mecheval.report.vega import Chart, ink, panels, shade, titled, tooltips
 
-CELL_WIDTH, CELL_HEIGHT = 0.56, 0.5  # inches
+CELL_WIDTH, CELL_HEIGHT, LETTER = 0.56, 0.5, 0.08  # inches
 WORDS = {"diverged": "diverged", "failed": "failed", "missing": "not yet", "not measured": "–"}
 
 
@@ -30,9 +30,10 @@ class Heat:
     y_label: str
 
     def size(self) -> tuple[float, float]:
-        panels, rows, columns = (len(ordered(self.table[name])) for name in ("panel", "y", "x"))
-        across = max(columns * CELL_WIDTH, 1.25) + 0.14
-        return self._left() + panels * across, 0.85 + rows * CELL_HEIGHT + (0.24 if self.title else 0)
+        panels, rows, columns = (ordered(self.table[name]) for name in ("panel", "y", "x"))
+        heading = max(map(len, panels)) * LETTER
+        across = max(len(columns) * CELL_WIDTH, heading, 1.25) + 0.14
+        return self._left() + len(panels) * across, 0.85 + len(rows) * CELL_HEIGHT + (0.24 if self.title else 0)
 
     def draw(self, figure: SubFigure) -> None:
         panels, rows, columns = (ordered(self.table[name]) for name in ("panel", "y", "x"))
