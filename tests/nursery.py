@@ -15,6 +15,7 @@ import io
 import json
 import logging
 import os
+import pkgutil
 import random
 import shutil
 import signal
@@ -188,8 +189,11 @@ class Death:
         return self.code == -signal.SIGKILL
 
 
-def live(experiment: Any, out: Path, disk: Disk, after: float | None = None) -> Death:
-    """One life of a run in a child; killed from outside after some seconds, if it is not told how else."""
+def live(experiment: Any, out: Path, disk: Disk | None, after: float | None = None) -> Death:
+    """One life of a run in a child; killed from outside after some seconds, if it is not told how else.
+
+    Without a disk of ours it has the machine's own, and nothing is counted.
+    """
     start = time.monotonic()
     reading, writing = os.pipe()
     child = os.fork()
@@ -204,13 +208,14 @@ def live(experiment: Any, out: Path, disk: Disk, after: float | None = None) -> 
         return Death(os.waitstatus_to_exitcode(status), told.read().split(), time.monotonic() - start)
 
 
-def _carried_out(experiment: Any, out: Path, disk: Disk, tell: int) -> int:
+def _carried_out(experiment: Any, out: Path, disk: Disk | None, tell: int) -> int:
     from mecheval.errors import StoreError
     from mecheval.experiment import Settings
     from mecheval.runner import run
 
     real_write = os.write
-    disk.install()
+    if disk:
+        disk.install()
     try:
         run(experiment, out, Settings(save_every=0.0))
     except StoreError:
@@ -218,7 +223,7 @@ def _carried_out(experiment: Any, out: Path, disk: Disk, tell: int) -> int:
     except BaseException:
         traceback.print_exc()
         return 1
-    real_write(tell, " ".join(disk.calls).encode())
+    real_write(tell, " ".join(disk.calls if disk else ()).encode())
     return 0
 
 
@@ -290,6 +295,8 @@ class Kept:
     @classmethod
     def of(cls, experiment: Any, room: Path) -> "Kept":
         out = room / "alone"
+        live(experiment, out, None)  # whose kernels are compiled and cached: no writes of the run's
+        shutil.rmtree(out)
         death = live(experiment, out, Disk())
         assert death.code == 0, experiment
         wanted = result(out / experiment.name)
@@ -402,13 +409,16 @@ def warm_up() -> None:
 
     from mecheval.metrics.behaviour import behaviour
     from mecheval.models.language_model import LanguageModel
-    from mecheval.models.ops.kernels.selective_scan import block_width, kernels
+    from mecheval.models.ops import kernels
+    from mecheval.models.ops.kernels import selective_scan
     from mecheval.results.provenance import Clock, made_by, provenance, timestamp
     from mecheval.results.tensors import packed, unpacked
     from mecheval.training.batches import Batches
     from mecheval.training.train import Training, gradient_norm
 
     import_module("mecheval.runner")
+    for info in pkgutil.iter_modules(kernels.__path__, f"{kernels.__name__}."):
+        import_module(info.name)  # numba tries out on import whether it may write its cache
     torch.set_num_threads(1)
     for task in TASKS:
         for architecture in ARCHITECTURES:
@@ -423,7 +433,7 @@ def warm_up() -> None:
             training.optimiser.step()
             training.restore(unpacked(packed(training.tensors())), training.numbers())
     x, A, B, D = (np.zeros(shape, np.float32) for shape in ((1, 2, 4), (4, 4), (1, 2, 4), (4,)))
-    _, backward = kernels(block_width(4))
+    _, backward = selective_scan.kernels(selective_scan.block_width(4))
     backward(x, x, A, B, B, D, x, x.copy(), x.copy(), A.copy(), B.copy(), B.copy(), D.copy())
     provenance(made_by("cpu", 1, {}), Clock(), timestamp())
     logging.getLogger("mecheval").addHandler(Complaint())

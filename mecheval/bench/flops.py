@@ -1,7 +1,7 @@
 """The work of a train step, counted while it runs, and the rate at which this machine could do it.
 
-Counted are matrix products (2 for each multiply-add), attention's two products forward and five backward, half of them
-where it is causal, triangular solves, Fourier transforms (2.5 n log₂ n), and for each token, channel and state of the
+Counted are matrix products (2 for each multiply-add), attention's two products forward and four backward, of each the
+half that is causal, triangular solves, Fourier transforms (2.5 n log₂ n), and for each token, channel and state of the
 selective scan 7 operations forward and 19 backward, 4 and 10 where only one token is read; an exponential is one.
 Norms, activations, gates, short convolutions and the optimiser are not.
 """
@@ -16,6 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
 from mecheval.bench.plain import Op, replaced
+from mecheval.models.ops.causal_attention import causal_attention, flash_attention
 from mecheval.models.ops.selective_read import selective_read
 from mecheval.models.ops.selective_scan import selective_scan
 
@@ -39,10 +40,8 @@ def gemm_rate(milliseconds: float) -> float:
 def flops(step: Callable[[], object]) -> int:
     """Of a step that goes forward and backward once."""
     counter = _Operations()  # type: ignore[no-untyped-call]
-    with (
-        counter,
-        replaced({op: counter.cells(op, each) for op, each in ((selective_scan, SCAN), (selective_read, READ))}),
-    ):
+    seen = {op: counter.cells(op, each) for op, each in ((selective_scan, SCAN), (selective_read, READ))}
+    with counter, replaced({**seen, causal_attention: flash_attention}):  # which says what of it is causal
         step()
     return counter.total
 
@@ -74,7 +73,7 @@ class _Operations(TorchDispatchMode):  # type: ignore[no-untyped-call]
         elif op is aten._scaled_dot_product_flash_attention_for_cpu:
             self.total += 2 * _scores(args[0], args[1], len(args) > 4 and args[4])
         elif op is aten._scaled_dot_product_flash_attention_for_cpu_backward:
-            self.total += 5 * _scores(args[1], args[2], args[7])
+            self.total += 4 * _scores(args[1], args[2], args[7])  # and a fifth, not counted: the weights once more
         return out
 
 

@@ -1,7 +1,7 @@
 """The plain form of a train step: what the authors' code does.
 
 Logits at all positions, cross-entropy over all of them with the label −100 where nothing is asked, torch's default
-AdamW, every op by its `*_ref` twin. Attention writes its softmax out and linear attention its features.
+AdamW, every op by its `*_ref` twin. Linear attention writes its features out.
 """
 
 import itertools
@@ -17,7 +17,6 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from mecheval.models import ops as ops_room
-from mecheval.models.mixers import attention
 from mecheval.models.named import mixers
 from mecheval.models.ops.linear_attention import EPSILON, mixing_weights, taylor_features
 from mecheval.models.ops.long_conv import long_conv
@@ -32,7 +31,7 @@ IGNORED = -100
 
 def twins() -> dict[Op, Op]:
     """Every op of ours with its plain form."""
-    found: dict[Op, Op] = {attention._attention: _attention, mixing_weights: _mixing_weights}
+    found: dict[Op, Op] = {mixing_weights: _mixing_weights}
     for info in pkgutil.iter_modules(ops_room.__path__, f"{ops_room.__name__}."):
         names = {} if info.ispkg else vars(import_module(info.name))
         found |= {names[name]: _without_backend(names[f"{name}_ref"]) for name in names if f"{name}_ref" in names}
@@ -109,10 +108,6 @@ def conv1d(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 def fft_conv(x: Tensor, k: Tensor) -> Tensor:
     size = 2 * len(k)
     return torch.fft.irfft(torch.fft.rfft(x.mT, n=size) * torch.fft.rfft(k.t(), n=size), n=size)[..., : len(k)].mT
-
-
-def _attention(q: Tensor, k: Tensor, v: Tensor, seen: None = None) -> Tensor:
-    return torch.einsum("bhts,bshd->bthd", attention.attention_weights(q, k), v)
 
 
 def _mixing_weights(q: Tensor, k: Tensor) -> Tensor:

@@ -75,7 +75,7 @@ def keep(
 ) -> None:
     """Keeps what runs measured, without their weights: 'figure', 'report' and 'compare' read it.
 
-    Several folders of the same sweep, kept studies among them, become one study.
+    Several folders of the same sweep, kept studies among them, become one study; runs made one by one come to it.
     """
     from mecheval.results.keep import keep
 

@@ -14,14 +14,15 @@ from mecheval.spec import canonical_json
 def keep(folders: Sequence[Path], out: Path) -> Kept:
     """Writes the tables of all folders' runs into another, in place of those that may be there.
 
-    A folder may be a kept study itself, `out` too: runs of the same sweep on several machines become one study.
+    A folder may be a kept study itself, `out` too: runs of the same sweep on several machines become one study, and
+    runs that were made one by one come to the sweep that plans them.
     """
     if out.exists() and not (out / KEPT).exists() and any(out.iterdir() if out.is_dir() else [out]):
         raise InvalidInput(f"out={str(out)!r} must be a new folder, or one with a kept study")
     studies = [_tables(folder) for folder in folders]
     first = studies[0]
     for folder, study in zip(folders, studies, strict=True):
-        if (study.recipe, study.scale) != (first.recipe, first.scale):
+        if not _belongs(study, first):
             raise InvalidInput(f"DIR={str(folder)!r} has {_said(study)}, and must not be mixed with {_said(first)}")
     kept = _joined(studies)
     kept.write(out)
@@ -49,6 +50,12 @@ def _line(state: dict[str, Any], facts: dict[str, Any]) -> dict[str, Any]:
     return {**state, "folder": Path(state["folder"]).name, **texts}
 
 
+def _belongs(study: Kept, first: Kept) -> bool:
+    if study.recipe is None:
+        return first.recipe is None or {line["key"] for line in study.runs} <= {line["key"] for line in first.runs}
+    return (study.recipe, study.scale) == (first.recipe, first.scale)
+
+
 def _joined(studies: Sequence[Kept]) -> Kept:
     """Each run once: of those in several studies one that is finished, the first of them."""
     owner: dict[str, Kept] = {}
@@ -64,4 +71,4 @@ def _joined(studies: Sequence[Kept]) -> Kept:
 
 
 def _said(study: Kept) -> str:
-    return f"runs of {study.recipe} at scale {study.scale}" if study.recipe else "runs of no sweep"
+    return f"runs of {study.recipe} at scale {study.scale}" if study.recipe else "runs that are of no sweep"

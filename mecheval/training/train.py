@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from mecheval.models.build import Model
+from mecheval.models.ops.cross_entropy import cross_entropy
 from mecheval.training.batches import Batch, Batches
 from mecheval.training.config import Row, TrainConfig
 from mecheval.training.schedule import rate
@@ -108,7 +108,7 @@ def train(
 def query_loss(model: Model, batch: Batch) -> Tensor:
     """Cross-entropy where the model is asked, and nowhere else."""
     logits = model(batch.tokens, batch.at)
-    return F.cross_entropy(logits.flatten(end_dim=1), batch.answers.flatten())
+    return cross_entropy(logits.flatten(end_dim=1), batch.answers.flatten())
 
 
 def gradient_norm(weights: Iterable[Tensor]) -> float:

@@ -98,6 +98,12 @@ def test_every_floor_of_an_op_and_of_the_guard_is_asked(tiny):
         assert {key for key in FLOORS if key[0] == part} <= asked
 
 
+def test_a_machine_that_slows_down_has_the_same_share_of_its_limit():
+    step, product = (Times(tuple(first * slower for slower in (1, 2, 1.3)), (0.0,) * 3) for first in (20.0, 25.0))
+    line = steps._share("attention", 8 * 10**8, step, product)
+    assert [line.ratio, line.least, line.most] == pytest.approx([46.566] * 3, abs=1e-3)
+
+
 def test_a_short_look_has_the_sizes_that_floors_are_for():
     for name in ("batch", "pairs", "vocab", "width", "grid_task", "drawn"):
         assert getattr(QUICK, name) == getattr(FULL, name)

@@ -92,7 +92,7 @@ def test_the_work_of_attention_is_that_of_its_equation():
     size = replace(SMALL, pairs=28)
     batch, time, d, vocab = size.batch, 2 * size.pairs + 3, 16, size.vocab + 3
     tokens = batch * time
-    first = tokens * d * (3 * d + d + 8 * d) + 7 / 3 * tokens * time * d / 2  # half of the past; 2 products, then 5
+    first = tokens * d * (3 * d + d + 8 * d) + 2 * tokens * time * d / 2  # half of the past; 2 products, then 4
     last = batch * d * (4 * d + 8 * d) + 2 * batch * time * d
     assert flops(Arena("attention", d, size).ours()) == pytest.approx(6 * (first + last + batch * d * vocab), rel=0.01)
 

@@ -121,6 +121,17 @@ def test_runs_of_two_machines_become_one_study(runs, kept, tmp_path):
     assert (len(twice.runs), len(twice.rows), len(twice.curves)) == (4, len(after.rows), 3)
 
 
+def test_runs_made_one_by_one_come_to_the_study_that_plans_them_and_to_no_other(runs, kept, tmp_path):
+    finished(tmp_path / "alone", experiment("based"), behaviour(0.7, 1 / 3), said=verdict(), curve=CURVE)
+    keep([kept, tmp_path / "alone"], kept)
+    study = Study.read(kept)
+    assert (study.recipe, study.counts["done"], study.counts["missing"]) == ("figure3", 3, 0)
+    finished(tmp_path / "alone", experiment("based", seed=7), behaviour(0.7, 1 / 3))
+    with pytest.raises(InvalidInput, match=r"of no sweep, and must not be mixed with runs of figure3 at scale small"):
+        keep([kept, tmp_path / "alone"], kept)
+    assert Study.read(kept).counts["done"] == 3
+
+
 def test_studies_of_different_sweeps_are_not_mixed(runs, tmp_path):
     planned(tmp_path / "other", "figure3", [experiment("based")], "quick")
     finished(tmp_path / "other", experiment("based"), behaviour(0.7, 1 / 3))

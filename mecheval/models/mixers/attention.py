@@ -3,12 +3,12 @@
 import math
 
 import torch
-import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from mecheval.models.choices import Heads, heads_divide, refuse
 from mecheval.models.layers import split_heads
+from mecheval.models.ops.causal_attention import attention_weights, causal_attention
 from mecheval.models.ops.reads import Reads, gathered
 from mecheval.models.site import Site
 
@@ -35,7 +35,7 @@ class Attention(nn.Module):
 
     def forward(self, x: Stream) -> Stream:
         q, k, v = self._projected(x)
-        o = self.head_out(self._weighed(q, k, v) if self.scores.used else _attention(q, k, v))
+        o = self.head_out(self._weighed(q, k, v) if self.scores.used else causal_attention(q, k, v))
         return self.out_proj(o.flatten(start_dim=-2))
 
     def read(self, x: Stream, at: Reads) -> Float[Tensor, "batch reads d_model"]:
@@ -64,16 +64,3 @@ class Attention(nn.Module):
     def _weighed(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         weights = self.scores(attention_weights(q, k))
         return torch.einsum("bhts,bshd->bthd", weights, v)
-
-
-def _attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    q, k, v = (x.transpose(1, 2) for x in (q, k, v))
-    return F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2)
-
-
-def attention_weights(
-    q: Float[Tensor, "batch time head d_head"], k: Float[Tensor, "batch time head d_head"]
-) -> Weights:
-    logits = torch.einsum("bthd,bshd->bhts", q, k) / math.sqrt(q.shape[-1])
-    future = torch.ones_like(logits, dtype=torch.bool).triu(1)
-    return logits.masked_fill(future, -torch.inf).softmax(dim=-1)

@@ -57,7 +57,7 @@ def attention_ref(q, k, v):
 
 
 def test_it_is_the_mixer_of_plain_operations():
-    assert_built_from({"mixers.attention._attention": attention_ref}, Attention, CASES)
+    assert_built_from({"mixers.attention.causal_attention": attention_ref}, Attention, CASES)
 
 
 def test_there_are_enough_cases_and_some_look_everywhere_alike_and_some_at_one_place():

@@ -1,0 +1,62 @@
+"""Causal softmax attention: o_t = Σ_{s≤t} softmax_s(q_t·k_s / √d_head) v_s."""
+
+import math
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from mecheval.models.ops.compiled import not_compiled, run
+
+Heads = Float[Tensor, "batch time head d_head"]
+Weights = Float[Tensor, "batch head time source"]
+SHORT = 128  # tokens, of which all weights at once are written down sooner than worked out piece by piece
+
+
+def causal_attention(q: Heads, k: Heads, v: Heads) -> Heads:
+    """Of short documents by whole products and a compiled softmax between them; of others by torch, whose memory does
+    not grow with the square."""
+    if q.shape[1] > SHORT or not q.numel() or not_compiled(q, k, v):
+        return flash_attention(q, k, v)
+    q, k, v = (x.transpose(1, 2) for x in (q, k, v))
+    return _Compiled.apply(q, k, v).transpose(1, 2)  # type: ignore[no-untyped-call]
+
+
+def flash_attention(q: Heads, k: Heads, v: Heads) -> Heads:
+    q, k, v = (x.transpose(1, 2) for x in (q, k, v))
+    return F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2)
+
+
+def causal_attention_ref(q: Heads, k: Heads, v: Heads) -> Heads:
+    return torch.einsum("bhts,bshd->bthd", attention_weights(q, k), v)
+
+
+def attention_weights(q: Heads, k: Heads) -> Weights:
+    """Where each position looks: rows sum to 1."""
+    logits = torch.einsum("bthd,bshd->bhts", q, k) / math.sqrt(q.shape[-1])
+    future = torch.ones_like(logits, dtype=torch.bool).triu(1)
+    return logits.masked_fill(future, -torch.inf).softmax(dim=-1)
+
+
+class _Compiled(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        from mecheval.models.ops.kernels.causal_softmax import forward
+
+        weights, ctx.scale = q @ k.mT, 1 / math.sqrt(q.shape[-1])
+        run(forward, weights.flatten(end_dim=1), ctx.scale)
+        ctx.save_for_backward(q, k, v, weights)
+        return weights @ v
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor, ...]:
+        from mecheval.models.ops.kernels.causal_softmax import backward
+
+        q, k, v, weights = ctx.saved_tensors
+        glogits = g @ v.mT
+        run(backward, weights.flatten(end_dim=1), glogits.flatten(end_dim=1), ctx.scale)
+        return glogits @ k, glogits.mT @ q, weights.mT @ g

@@ -1,0 +1,49 @@
+"""The loss of a model: −log softmax(logits)_answer, the mean over rows."""
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from mecheval.models.ops.compiled import not_compiled, run
+
+Logits = Float[Tensor, "row vocab"]
+Answers = Int[Tensor, " row"]
+
+
+def cross_entropy(logits: Logits, answers: Answers) -> Float[Tensor, ""]:
+    """In one kernel where there is one, which has the gradient besides: it takes the same exponentials.
+
+    It would write anywhere for an answer that is no token, so torch refuses those.
+    """
+    if not_compiled(logits) or not logits.numel() or not _within(answers, logits.shape[1]):
+        return cross_entropy_ref(logits, answers)
+    return _Compiled.apply(logits.contiguous(), answers.contiguous())  # type: ignore[no-untyped-call]
+
+
+def cross_entropy_ref(logits: Logits, answers: Answers) -> Float[Tensor, ""]:
+    return F.cross_entropy(logits, answers)
+
+
+def _within(answers: Answers, vocab: int) -> bool:
+    return 0 <= int(answers.min()) <= int(answers.max()) < vocab
+
+
+class _Compiled(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, logits: Tensor, answers: Tensor) -> Tensor:
+        from mecheval.models.ops.kernels.cross_entropy import forward
+
+        losses, slopes = logits.new_empty(len(logits)), torch.empty_like(logits)
+        run(forward, logits, answers, losses, slopes)
+        ctx.save_for_backward(slopes)
+        return losses.mean()
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor, None]:
+        (slopes,) = ctx.saved_tensors
+        return slopes * g, None

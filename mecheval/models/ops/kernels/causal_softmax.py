@@ -1,0 +1,40 @@
+"""The softmax of causal attention and its gradient, compiled for one thread, each in place: what is not seen is passed
+over, and nothing between the products is written twice."""
+
+from numba import njit
+
+from mecheval.models.ops.kernels.exponential import decay, highest
+
+FAST = {"reassoc", "contract"}  # sums over sources may change their order
+
+
+@njit(cache=True, fastmath=FAST, error_model="numpy")
+def forward(x, scale):
+    """From products of queries and keys to weights: the softmax of `scale` times a row up to the diagonal, then 0."""
+    documents, time, _ = x.shape
+    zero, one, scale = x.dtype.type(0), x.dtype.type(1), x.dtype.type(scale)
+    for b in range(documents):
+        for t in range(time):
+            row, most, total = x[b, t], highest(x[b, t, : t + 1]), zero
+            for s in range(t + 1):
+                row[s] = decay((row[s] - most) * scale)
+                total += row[s]
+            share = one / total
+            for s in range(t + 1):
+                row[s] *= share
+            row[t + 1 :] = zero
+
+
+@njit(cache=True, fastmath=FAST, error_model="numpy")
+def backward(weights, g, scale):
+    """From the gradient of the weights to that of the products."""
+    documents, time, _ = weights.shape
+    zero, scale = g.dtype.type(0), g.dtype.type(scale)
+    for b in range(documents):
+        for t in range(time):
+            row, up, mean = weights[b, t], g[b, t], zero
+            for s in range(t + 1):
+                mean += row[s] * up[s]
+            for s in range(t + 1):
+                up[s] = row[s] * (up[s] - mean) * scale
+            up[t + 1 :] = zero

@@ -1,0 +1,68 @@
+"""The loss is torch's, in values and gradients, and no number where that is none."""
+
+import math
+from functools import partial
+
+import pytest
+import torch
+from by_hand import largest_error
+
+from mecheval.models.ops.cross_entropy import cross_entropy, cross_entropy_ref
+
+
+def drawn(rows, vocab, dtype=torch.float64, scale=3.0):
+    rng = torch.Generator().manual_seed(rows + vocab)
+    logits = (scale * torch.randn(rows, vocab, generator=rng, dtype=dtype)).requires_grad_()
+    return logits, torch.randint(vocab, (rows,), generator=rng)
+
+
+@pytest.mark.parametrize("scale", [1e-3, 3.0, 40.0])
+@pytest.mark.parametrize("shape", [(1, 1), (1, 2), (3, 7), (32, 8195)], ids=str)
+def test_it_is_torch_s_in_values_and_gradients(shape, scale):
+    for dtype, error in ((torch.float64, 1e-10), (torch.float32, 1e-5)):
+        logits, answers = drawn(*shape, dtype, scale)
+        forms = (partial(form, answers=answers) for form in (cross_entropy, cross_entropy_ref))
+        assert largest_error(*forms, [logits], least=1e-5) < error
+
+
+def test_its_derivative_is_that_of_finite_differences_also_of_a_multiple():
+    logits, answers = drawn(3, 5)
+    assert torch.autograd.gradcheck(lambda x: 2.5 * cross_entropy(x, answers), [logits])
+
+
+def test_a_nearly_certain_answer_has_a_small_loss_and_not_none():
+    loss = cross_entropy(torch.tensor([[1000.0, 990.0]]), torch.tensor([0]))
+    assert loss.item() == pytest.approx(math.log1p(math.exp(-10)), rel=0.01)
+
+
+@pytest.mark.parametrize("place", [0, 5, 8])
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_a_loss_of_what_is_no_number_is_none(value, place):
+    """A run that diverges is seen by its loss."""
+    logits, answers = drawn(4, 9, torch.float32)
+    logits = logits.detach()
+    logits[2, place] = value
+    assert cross_entropy(logits, answers).isnan()
+
+
+def test_what_is_impossible_has_no_part_in_it():
+    logits, answers = drawn(4, 9, torch.float32)
+    masked = logits.detach().clone()
+    masked[:, 3] = -math.inf
+    answers[:] = 2
+    torch.testing.assert_close(cross_entropy(masked, answers), cross_entropy_ref(masked, answers))
+
+
+def test_any_layout_and_precision_is_taken():
+    logits, answers = drawn(6, 5)
+    torch.testing.assert_close(cross_entropy(logits.mT.contiguous().mT, answers), cross_entropy_ref(logits, answers))
+    short = logits.detach().bfloat16()
+    assert torch.equal(cross_entropy(short, answers), cross_entropy_ref(short, answers))
+
+
+@pytest.mark.parametrize("answer", [-1, 5, 10**6])
+def test_an_answer_that_is_no_token_is_refused(answer):
+    logits, answers = drawn(6, 5)
+    answers[2] = answer
+    with pytest.raises(IndexError, match="out of bounds"):
+        cross_entropy(logits, answers)
