@@ -19,7 +19,7 @@ def checked_modules() -> list[str]:
     return [".".join(file.with_suffix("").parts) for file in files if file.name != "__init__.py"]
 
 
-install_import_hook(checked_modules(), "beartype.beartype")
+install_import_hook(checked_modules(), "edges.checked")
 
 
 @pytest.fixture

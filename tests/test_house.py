@@ -10,6 +10,8 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
+from jaxtyping import TypeCheckError
 
 from mecheval.cli import app
 from mecheval.models.named import architectures, mixers
@@ -203,6 +205,13 @@ def test_the_tree_in_the_readme_is_the_tree():
     readme = (ROOT / "README.md").read_text()
     for name in {file.name for file in PACKAGE.rglob("*.py")} - {"__init__.py", "__main__.py"}:
         assert re.search(rf"\b{re.escape(name)}\b", readme), f"{name} is missing in the README's tree"
+
+
+def test_annotations_are_checked_in_the_test_run():
+    from mecheval.models.ops.cross_entropy import cross_entropy
+
+    with pytest.raises(TypeCheckError, match="parameters of .*cross_entropy"):
+        cross_entropy(torch.zeros(3), torch.zeros(3, dtype=torch.long))
 
 
 def test_the_version_is_in_the_changelog():

@@ -3,7 +3,7 @@ over, and nothing between the products is written twice."""
 
 from numba import njit
 
-from mecheval.models.ops.kernels.exponential import decay, highest
+from mecheval.models.ops.kernels.exponential import decay
 
 FAST = {"reassoc", "contract"}  # sums over sources may change their order
 
@@ -15,7 +15,9 @@ def forward(x, scale):
     zero, one, scale = x.dtype.type(0), x.dtype.type(1), x.dtype.type(scale)
     for b in range(documents):
         for t in range(time):
-            row, most, total = x[b, t], highest(x[b, t, : t + 1]), zero
+            row, most, total = x[b, t], x[b, t, 0], zero
+            for s in range(t + 1):
+                most = max(most, row[s])
             for s in range(t + 1):
                 row[s] = decay((row[s] - most) * scale)
                 total += row[s]

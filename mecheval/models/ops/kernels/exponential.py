@@ -1,10 +1,9 @@
-"""exp, decay and log1p for other kernels: of a scalar, in its own precision, in loops that LLVM turns into vectors.
-And the highest of a row, which keeps a sum of exponentials finite."""
+"""exp, decay and log1p for other kernels: of a scalar, in its own precision, in loops that LLVM turns into vectors."""
 
 import math
 
 import numpy as np
-from numba import njit, types
+from numba import types
 from numba.extending import overload
 
 # exp(r) = 1 + r + r² q(r) for |r| ≤ ln(2)/2, with q of degree 4 fitted for the least relative error (3e-9). The leading
@@ -97,12 +96,3 @@ def _log1p(x):
         return x * ((((((((L8 * x + L7) * x + L6) * x + L5) * x + L4) * x + L3) * x + L2) * x + L1) * x + L0)
 
     return log1p32
-
-
-# without NaN, since LLVM keeps a loop that must heed it scalar: of a row with one this is some number, or NaN
-@njit(cache=True, fastmath={"nnan", "nsz"})
-def highest(row):
-    most = row[0]
-    for value in row:
-        most = max(most, value)
-    return most
