@@ -210,7 +210,7 @@ def test_the_tree_in_the_readme_is_the_tree():
 def test_annotations_are_checked_in_the_test_run():
     from mecheval.models.ops.cross_entropy import cross_entropy
 
-    with pytest.raises(TypeCheckError, match="parameters of .*cross_entropy"):
+    with pytest.raises(TypeCheckError, match=r"parameters of .*cross_entropy"):
         cross_entropy(torch.zeros(3), torch.zeros(3, dtype=torch.long))
 
 
