@@ -189,6 +189,14 @@ def test_no_command_is_help(capsys):
     assert capsys.readouterr().out.strip() == __version__
 
 
+def test_no_command_is_cut_short_at_80_columns(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main(["--help"]) == 0
+    commands = capsys.readouterr().out.partition("Commands:")[2].partition("Example:")[0].strip().splitlines()
+    assert [line.split()[0] for line in commands] == COMMANDS
+    assert not [line for line in commands if line.endswith("...") or len(line) > 80]
+
+
 def test_debug_shows_the_traceback(capsys):
     assert main(["sample", "recal", "--debug"]) == 2
     assert "Traceback" in capsys.readouterr().err
