@@ -123,24 +123,29 @@ def run_summary(experiment: Mapping[str, Any], found: Mapping[str, Any]) -> Grou
     return Group(line, table, *said, *_emerged(found.get("emerged", {})), Text(found["folder"]))
 
 
-def run_table(runs: Sequence[Mapping[str, Any]], rows: Sequence[Mapping[str, Any]]) -> Table:
+def run_table(runs: Sequence[Mapping[str, Any]], rows: Sequence[Mapping[str, Any]], width: int) -> Group:
     """One line for each run; its accuracy on test where it has one."""
     behaviour = [row for row in rows if row["metric"] == "accuracy" and row.get("corrupted") is None]
-    scores = {row["key"]: row for row in behaviour if row["split"] == "test"}
-    table = Table(box=None, pad_edge=False)
-    for name in ("status", "steps", "accuracy on test", "task", "model", "d_model", "layers", "lr", "seed", "key"):
-        table.add_column(name, overflow="fold")
-    for run in runs:
-        score = with_interval("accuracy", scores[run["key"]]) if run["key"] in scores else run["reason"] or ""
-        fields = ("task", "model.architecture", "model.d_model", "model.layers", "train.lr", "seed")
-        key = str(run["key"] or "")[:KEY]
-        table.add_row(run["status"], str(run["steps"]), Text(score), *(str(run.get(f, "")) for f in fields), key)
-    return table
+    scores = {row["key"]: with_interval("accuracy", row) for row in behaviour if row["split"] == "test"}
+
+    def each(field: str) -> list[str]:
+        return [str(run.get(field, "")) for run in runs]
+
+    cells = {"status": each("status")}
+    cells |= {"accuracy on test": [scores.get(run["key"], run["reason"] or "–") for run in runs]}
+    cells |= {"task": each("task"), "model": each("model.architecture"), "steps": each("steps")}
+    cells |= {"layers": each("model.layers"), "lr": each("train.lr"), "d_model": each("model.d_model")}
+    cells |= {"seed": each("seed"), "key": [str(run["key"] or "")[:KEY] for run in runs]}
+    return _fitted(cells, width, "--json has all")
 
 
 def frame(found: "DataFrame", width: int) -> Group:
-    """What is the same in every line is said once; columns that have no room give way, those in the middle first."""
     cells = {str(name): [_cell(name, value) for value in found[name]] for name in found}
+    return _fitted(cells, width, "--sql chooses columns, --csv has all")
+
+
+def _fitted(cells: Mapping[str, Sequence[str]], width: int, elsewhere: str) -> Group:
+    """What is the same in every line is said once; columns that have no room give way, those in the middle first."""
     same = {name: column[0] for name, column in cells.items() if len(column) > 1 and len(set(column)) == 1}
     widths = {name: max(map(len, [name, *column])) for name, column in cells.items() if name not in same}
     shown = list(widths)
@@ -153,7 +158,7 @@ def frame(found: "DataFrame", width: int) -> Group:
         table.add_row(*map(Text, line))
     told = ", ".join(f"{name}={value}" for name, value in same.items())
     hidden = ", ".join(name for name in widths if name not in shown)
-    notes = {"in every line: ": told, "no room for ": hidden and f"{hidden}; --sql chooses columns, --csv has all"}
+    notes = {"in every line: ": told, "no room for ": hidden and f"{hidden}; {elsewhere}"}
     before, after = ([Text(f"{start}{text}", "dim")] if text else [] for start, text in notes.items())
     return Group(*before, table, *after)
 
@@ -244,6 +249,13 @@ def _options(entry: Entry) -> Padding:
 
 def console() -> Console:
     return Console(highlight=False)
+
+
+def roomy_console() -> Console:
+    """For tables: a file has room."""
+    found = console()
+    found.width = found.width if found.is_terminal else 10_000
+    return found
 
 
 def working(what: str) -> Status:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from pandas import DataFrame
 
-from mecheval.terminal import console, frame
+from mecheval.terminal import console, frame, run_table
 
 KEY = "0123456789abcdef"
 FOUND = DataFrame(
@@ -20,10 +20,14 @@ FOUND = DataFrame(
 
 
 def printed(found, width):
+    return shown(frame(found, width), width)
+
+
+def shown(table, width):
     screen = console()
     screen.width = width
     with screen.capture() as capture:
-        screen.print(frame(found, width))
+        screen.print(table)
     return [line.rstrip() for line in capture.get().splitlines()]
 
 
@@ -51,3 +55,26 @@ def test_a_table_of_one_line_or_none_has_its_columns(lines):
 
 def test_a_cell_may_hold_a_list():
     assert printed(DataFrame({"at": [np.array([1, 2]), np.array([3])]}), 80) == ["at", "[1 2]", "[3]"]
+
+
+def test_runs_of_a_sweep_are_told_apart_in_80_columns():
+    shared = {"status": "done", "steps": 3000, "reason": None, "task": "recall:pairs=4,vocab=64", "train.lr": 0.003}
+    runs = [
+        {
+            **shared,
+            "model.architecture": name,
+            "model.layers": 2,
+            "model.d_model": 64,
+            "seed": seed,
+            "key": f"{name:x<9}",
+        }
+        for name, seed in (("attention", 0), ("mamba:d_conv=2", 1))
+    ]
+    score = {"metric": "accuracy", "split": "test", "value": 0.5, "low": 0.4, "high": 0.6}
+    lines = shown(run_table(runs, [{**score, "key": runs[1]["key"]}], 80), 80)
+    assert lines[0].startswith("in every line: status=done, task=recall:pairs=4,vocab=64, steps=3000")
+    assert [line.split() for line in lines[-3:]] == [
+        ["accuracy", "on", "test", "model", "seed", "key"],
+        ["–", "attention", "0", "attentio"],
+        ["50.0%", "[40.0%,", "60.0%]", "mamba:d_conv=2", "1", "mamba:d_"],
+    ]

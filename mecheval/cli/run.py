@@ -69,7 +69,8 @@ def runs(folder: Folder, as_json: Json = False) -> None:
         return
     from mecheval import terminal
 
-    terminal.console().print(terminal.run_table(found.runs(), found.rows()))
+    console = terminal.roomy_console()
+    console.print(terminal.run_table(found.runs(), found.rows(), console.width))
 
 
 @app.command(epilog="Example: mecheval results runs --csv > rows.csv")
@@ -98,8 +99,7 @@ def results(
     else:
         from mecheval import terminal
 
-        console = terminal.console()
-        console.width = console.width if console.is_terminal else 10_000  # a file has room
+        console = terminal.roomy_console()
         console.print(terminal.frame(table, console.width))
 
 
