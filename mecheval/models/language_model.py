@@ -69,9 +69,9 @@ class LanguageModel(nn.Module):
     def _check(self, tokens: Tensor) -> None:
         if tokens.shape[1] > self.config.max_len:
             raise InvalidInput(f"length={tokens.shape[1]} must be at most max_len={self.config.max_len}")
-        if tokens.numel() and not 0 <= int(tokens.min()) <= int(tokens.max()) < self.vocab_size:
-            found = f"{int(tokens.min())} … {int(tokens.max())}"
-            raise InvalidInput(f"tokens {found} must be from 0 and below vocab_size={self.vocab_size}")
+        least, most = (int(end) for end in torch.aminmax(tokens)) if tokens.numel() else (0, 0)
+        if not 0 <= least <= most < self.vocab_size:
+            raise InvalidInput(f"tokens {least} … {most} must be from 0 and below vocab_size={self.vocab_size}")
 
 
 class Block(nn.Module):

@@ -1,8 +1,9 @@
 """The state mixer of a block: W₂ gelu(W₁ x)."""
 
-import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
+
+from mecheval.models.ops.mlp import mlp
 
 
 class MLP(nn.Module):
@@ -12,4 +13,4 @@ class MLP(nn.Module):
         self.fc2 = nn.Linear(expand * d_model, d_model)
 
     def forward(self, x: Float[Tensor, "batch time d_model"]) -> Float[Tensor, "batch time d_model"]:
-        return self.fc2(F.gelu(self.fc1(x)))
+        return mlp(x, self.fc1.weight, self.fc1.bias, self.fc2.weight, self.fc2.bias)

@@ -66,8 +66,12 @@ class Documents:
     def __getitem__(self, rows: slice | Int[ndarray, " m"] | Bool[ndarray, " n"]) -> "Documents":
         """Some of the documents, in the order asked for."""
         starts, lengths = self._starts[rows], self.lengths[rows]
-        ends = np.cumsum(lengths)
-        taken = np.arange(lengths.sum()) + np.repeat(starts - ends + lengths, lengths)
+        taken: slice | Int64[ndarray, " total"]
+        if isinstance(rows, slice) and rows.step in (None, 1) and len(starts):
+            taken = slice(starts[0], starts[-1] + lengths[-1])
+        else:
+            ends = np.cumsum(lengths)
+            taken = np.arange(lengths.sum()) + np.repeat(starts - ends + lengths, lengths)
         return Documents(
             index=self.index[rows],
             flat=self.flat[taken],
@@ -92,6 +96,8 @@ class Documents:
         return np.arange(self.lengths.max(initial=0)) < self.lengths[:, None]
 
     def _table(self, flat: Shaped[ndarray, " total"], fill: int) -> Shaped[ndarray, "n time"]:
+        if len(flat) == len(self) * self.lengths.max(initial=0):  # all are as long, as documents of AR are
+            return flat.reshape(len(self), -1) if len(self) else flat.reshape(0, 0)
         inside = self._inside
         table = np.full(inside.shape, fill, flat.dtype)
         table[inside] = flat

@@ -16,6 +16,7 @@ from mecheval.tasks.task import Task
 from mecheval.training.config import TrainConfig
 
 BLOCK = 2**16  # documents
+AHEAD = 16  # buckets of fresh documents that are drawn at once
 
 
 @dataclass(frozen=True)
@@ -75,8 +76,24 @@ class Batches:
         """The documents of some steps of an epoch."""
         rows = slice(start * self.config.batch, stop * self.config.batch)
         if not self.config.documents:
-            return self.task.documents(self.seed, "train", rows.start, rows.stop)
+            ahead = self._ahead(rows.start // self._drawn)
+            return ahead[rows.start % self._drawn : (rows.stop - 1) % self._drawn + 1]
         return self._documents[order(self.seed, epoch, self.config.documents)[rows]]
+
+    @property
+    def _drawn(self) -> int:
+        """How many fresh documents are drawn at once."""
+        return AHEAD * self.config.bucket * self.config.batch
+
+    @cached_property
+    def _ahead(self) -> Callable[[int], Documents]:
+        """So many of them, remembered until others are asked for."""
+
+        @lru_cache(maxsize=1)
+        def documents(number: int) -> Documents:
+            return self.task.documents(self.seed, "train", number * self._drawn, (number + 1) * self._drawn)
+
+        return documents
 
     def _alike(self, pool: Documents, epoch: int, first: int, batches: int) -> Int[ndarray, "batches batch"]:
         """Rows of batches whose documents are about as long, the batches in any order."""

@@ -86,7 +86,8 @@ def train(
         for group in optimiser.param_groups:
             group["lr"] = learning_rate
         loss = query_loss(model, Batch.of(batches[training.step], weights[0].device))
-        optimiser.zero_grad()
+        for weight in weights:
+            weight.grad = None
         loss.backward()  # type: ignore[no-untyped-call]
         norm = gradient_norm(weights)
         _must_be_finite(training.step, loss=loss.item(), gradient_norm=norm)

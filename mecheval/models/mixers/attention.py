@@ -1,13 +1,12 @@
 """Causal softmax attention (Vaswani et al. 2017): o_t = Σ_{s≤t} softmax_s(q_t·k_s / √d_head) v_s."""
 
-import math
-
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from mecheval.models.choices import Heads, heads_divide, refuse
 from mecheval.models.layers import split_heads
+from mecheval.models.ops.attention_read import attention_read
 from mecheval.models.ops.causal_attention import attention_weights, causal_attention
 from mecheval.models.ops.reads import Reads, gathered
 from mecheval.models.site import Site
@@ -40,13 +39,12 @@ class Attention(nn.Module):
 
     def read(self, x: Stream, at: Reads) -> Float[Tensor, "batch reads d_model"]:
         """The output at some positions, without keys and values: q·(W_k x) = (W_kᵀ q)·x and Σ a W_v x = W_v Σ a x."""
-        W_q, W_k, W_v = (W.view(self.heads, -1, x.shape[2]) for W in self.qkv_proj.weight.chunk(3))
-        q = torch.einsum("brm,hdm->bhrd", gathered(x, at), W_q)
-        logits = torch.einsum("bhrd,hdm,bsm->bhrs", q, W_k, x) / math.sqrt(q.shape[-1])
-        future = torch.arange(x.shape[1], device=x.device) > at[:, None, :, None]
-        weights = logits.masked_fill(future, -torch.inf).softmax(dim=-1)
-        o = torch.einsum("bhrs,bsm,hdm->brhd", weights, x, W_v)
-        return self.out_proj(o.flatten(start_dim=-2))
+        W_q, W_k, W_v = self.qkv_proj.weight.view(3, self.heads, -1, x.shape[2])
+        q = gathered(x, at).flatten(end_dim=1) @ W_q.mT
+        asked = (q @ W_k).view(self.heads, *at.shape, -1)
+        seen = attention_read(asked, x, at, q.shape[2] ** -0.5)
+        o = seen.flatten(start_dim=1, end_dim=2) @ W_v.mT
+        return self.out_proj(o.transpose(0, 1).reshape(*at.shape, -1))
 
     def mixing(self, x: Stream) -> tuple[Weights, Float[Tensor, "batch source head d_head"]]:
         """Where each position looks, and what it sees there: their product passes `head_out`."""

@@ -7,9 +7,8 @@ import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
-from mecheval.models.ops.compiled import not_compiled, run
+from mecheval.models.ops.compiled import first_derivative, not_compiled, run
 
 Heads = Float[Tensor, "batch time head d_head"]
 Weights = Float[Tensor, "batch head time source"]
@@ -21,8 +20,10 @@ def causal_attention(q: Heads, k: Heads, v: Heads) -> Heads:
     not grow with the square."""
     if q.shape[1] > SHORT or not q.numel() or not_compiled(q, k, v):
         return flash_attention(q, k, v)
-    q, k, v = (x.transpose(1, 2) for x in (q, k, v))
-    return _Compiled.apply(q, k, v).transpose(1, 2)  # type: ignore[no-untyped-call]
+    batch, _, heads, _ = q.shape
+    q, k, v = (x.transpose(1, 2).flatten(end_dim=1) for x in (q, k, v))
+    o: Tensor = _Compiled.apply(q, k, v)  # type: ignore[no-untyped-call]
+    return o.unflatten(0, (batch, heads)).transpose(1, 2)
 
 
 def flash_attention(q: Heads, k: Heads, v: Heads) -> Heads:
@@ -46,17 +47,17 @@ class _Compiled(torch.autograd.Function):
     def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         from mecheval.models.ops.kernels.causal_softmax import forward
 
-        weights, ctx.scale = q @ k.mT, 1 / math.sqrt(q.shape[-1])
-        run(forward, weights.flatten(end_dim=1), ctx.scale)
+        weights, ctx.scale = torch.bmm(q, k.mT), 1 / math.sqrt(q.shape[-1])
+        run(forward, weights, ctx.scale)
         ctx.save_for_backward(q, k, v, weights)
-        return weights @ v
+        return torch.bmm(weights, v)
 
     @staticmethod
-    @once_differentiable
+    @first_derivative
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor, ...]:
         from mecheval.models.ops.kernels.causal_softmax import backward
 
         q, k, v, weights = ctx.saved_tensors
-        glogits = g @ v.mT
-        run(backward, weights.flatten(end_dim=1), glogits.flatten(end_dim=1), ctx.scale)
-        return glogits @ k, glogits.mT @ q, weights.mT @ g
+        glogits = torch.bmm(g, v.mT)
+        run(backward, weights, glogits, ctx.scale)
+        return torch.bmm(glogits, k), torch.bmm(glogits.mT, q), torch.bmm(weights.mT, g)

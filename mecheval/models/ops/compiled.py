@@ -1,9 +1,12 @@
 """Whether the compiled kernels can take some tensors, and how they are called."""
 
 from collections.abc import Callable
+from functools import wraps
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 COMPILED = (torch.float32, torch.float64)
 DENORMAL = 5e-324
@@ -32,3 +35,17 @@ def run(kernel: Callable[..., None], *given: Tensor | int | float) -> None:
         kernel(*arrays)
     finally:
         torch.set_flush_denormal(False)
+
+
+def first_derivative(backward: Callable[..., Any]) -> Callable[..., Any]:
+    """A `backward` that has no derivative itself, and says so to who asks for one.
+
+    torch's own decorator prepares for that at every call, which takes longer than a call of a small kernel.
+    """
+    guarded = once_differentiable(backward)
+
+    @wraps(backward)
+    def called(ctx: Any, *grads: Tensor) -> Any:
+        return (guarded if torch.is_grad_enabled() else backward)(ctx, *grads)
+
+    return called

@@ -6,9 +6,8 @@ import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
-from mecheval.models.ops.compiled import not_compiled, run
+from mecheval.models.ops.compiled import first_derivative, not_compiled, run
 
 Logits = Float[Tensor, "row vocab"]
 Answers = Int[Tensor, " row"]
@@ -19,17 +18,14 @@ def cross_entropy(logits: Logits, answers: Answers) -> Float[Tensor, ""]:
 
     It would write anywhere for an answer that is no token, so torch refuses those.
     """
-    if not_compiled(logits) or not logits.numel() or not _within(answers, logits.shape[1]):
+    least, most = torch.aminmax(answers) if answers.numel() else (0, -1)
+    if not_compiled(logits) or not 0 <= int(least) <= int(most) < logits.shape[1]:
         return cross_entropy_ref(logits, answers)
     return _Compiled.apply(logits.contiguous(), answers.contiguous())  # type: ignore[no-untyped-call]
 
 
 def cross_entropy_ref(logits: Logits, answers: Answers) -> Float[Tensor, ""]:
     return F.cross_entropy(logits, answers)
-
-
-def _within(answers: Answers, vocab: int) -> bool:
-    return 0 <= int(answers.min()) <= int(answers.max()) < vocab
 
 
 class _Compiled(torch.autograd.Function):
@@ -43,7 +39,7 @@ class _Compiled(torch.autograd.Function):
         return losses.mean()
 
     @staticmethod
-    @once_differentiable
+    @first_derivative
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor, None]:
         (slopes,) = ctx.saved_tensors
-        return slopes * g, None
+        return slopes if g == 1 else slopes * g, None

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from jaxtyping import Complex, Float
 from torch import Tensor
 
-from mecheval.models.ops.compiled import not_compiled, run
+from mecheval.models.ops.compiled import first_derivative, not_compiled, run
 from mecheval.models.ops.long_conv import fft_size
 
 Filter = Float[Tensor, "time channel"]
@@ -88,7 +88,7 @@ class _CompiledCorrelation(torch.autograd.Function):
         return k
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
+    @first_derivative
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, None]:
         from mecheval.models.ops.kernels.correlation import backward
 
@@ -109,7 +109,7 @@ class _SpectralCorrelation(torch.autograd.Function):
         return torch.fft.irfft(fB.conj() * fC, n=ctx.size)[:, :lags]
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
+    @first_derivative
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, None]:
         (fB, fC), G = ctx.saved_tensors, torch.fft.rfft(grads[0], n=ctx.size)
         gB, gC = (torch.fft.irfft(f, n=ctx.size)[:, : ctx.d_state] for f in (G.conj() * fC, G * fB))
@@ -130,7 +130,7 @@ class _CompiledSums(torch.autograd.Function):
         return k
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
+    @first_derivative
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, None]:
         from mecheval.models.ops.kernels.power_sums import backward
 
@@ -160,7 +160,7 @@ class _PowerSums(torch.autograd.Function):
         return (_parts(far) @ _parts(near.conj()).mT).flatten(start_dim=1)[:, :time]
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
+    @first_derivative
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, None]:
         (near, far, r, stride), (g,) = ctx.saved_tensors, grads
         g = F.pad(g, (0, far.shape[1] * near.shape[1] - g.shape[1])).view(-1, far.shape[1], near.shape[1])

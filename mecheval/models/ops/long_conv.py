@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from mecheval.models.ops.compiled import first_derivative
 from mecheval.models.ops.reads import Reads, gathered
 
 Stream = Float[Tensor, "batch time channel"]
@@ -58,7 +59,7 @@ class _Toeplitz(torch.autograd.Function):
         return _channels_last(x @ matrix.mT)
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
+    @first_derivative
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor]:
         (matrix, x), g = ctx.saved_tensors, _channels_first(grads[0])
         return _channels_last(g @ matrix), _diagonal_sums(g.mT @ x)
@@ -73,7 +74,7 @@ class _Spectral(torch.autograd.Function):
         return torch.fft.irfft(X * K, n=ctx.size)[..., : ctx.time].mT.contiguous()
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
+    @first_derivative
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor]:
         (X, K), G = ctx.saved_tensors, torch.fft.rfft(grads[0].mT, n=ctx.size)
         gx = torch.fft.irfft(G * K.conj(), n=ctx.size)[..., : ctx.time]
@@ -90,7 +91,7 @@ class _Read(torch.autograd.Function):
         return (earlier * k).sum(dim=1, keepdim=True)
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
+    @first_derivative
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, None]:
         (earlier, k, ago), g = ctx.saved_tensors, grads[0]
         return _there(k[ago.clamp(min=0)], ago).mul_(g), (earlier * g).sum(dim=0), None

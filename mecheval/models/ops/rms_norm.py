@@ -5,9 +5,8 @@ from typing import Any
 import torch
 from jaxtyping import Float
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
-from mecheval.models.ops.compiled import not_compiled, run
+from mecheval.models.ops.compiled import first_derivative, not_compiled, run
 
 Rows = Float[Tensor, "... channel"]
 Weight = Float[Tensor, " channel"]
@@ -35,7 +34,7 @@ class _CompiledNorm(torch.autograd.Function):
         return y
 
     @staticmethod
-    @once_differentiable
+    @first_derivative
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor, Tensor, None]:
         from mecheval.models.ops.kernels.rms_norm import backward
 

@@ -10,10 +10,9 @@ from typing import Any
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from mecheval.models.choices import ScanBackend
-from mecheval.models.ops.compiled import not_compiled, run
+from mecheval.models.ops.compiled import first_derivative, not_compiled, run
 from mecheval.models.ops.reads import gathered
 from mecheval.models.ops.selective_scan import Channels, Decays, Directions, Skips, laid_out, selective_scan
 
@@ -49,7 +48,7 @@ class _CompiledRead(torch.autograd.Function):
         return y
 
     @staticmethod
-    @once_differentiable
+    @first_derivative
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
         inputs = ctx.saved_tensors
         # to x, dt and A it writes, to the others it adds

@@ -16,11 +16,10 @@ import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from mecheval.errors import InvalidInput
 from mecheval.models.choices import ScanBackend, backend_is_installed, refuse
-from mecheval.models.ops.compiled import not_compiled, run
+from mecheval.models.ops.compiled import first_derivative, not_compiled, run
 
 Channels = Float[Tensor, "batch time d_inner"]
 Directions = Float[Tensor, "batch time d_state"]  # in the state, to write to and to read from
@@ -123,7 +122,7 @@ class _CompiledScan(torch.autograd.Function):
         return y
 
     @staticmethod
-    @once_differentiable
+    @first_derivative
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor, ...]:
         inputs = ctx.saved_tensors
         # to x, dt and A it writes, to the others it adds

@@ -6,9 +6,8 @@ import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
-from mecheval.models.ops.compiled import not_compiled, run
+from mecheval.models.ops.compiled import first_derivative, not_compiled, run
 
 Stream = Float[Tensor, "batch time channel"]
 
@@ -35,7 +34,7 @@ class _CompiledGate(torch.autograd.Function):
         return out
 
     @staticmethod
-    @once_differentiable
+    @first_derivative
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor, Tensor]:
         from mecheval.models.ops.kernels.silu_gate import backward
 

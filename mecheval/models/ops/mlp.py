@@ -1,0 +1,49 @@
+"""The state mixer of a block (paper §4.1): W₂ gelu(W₁ x + b₁) + b₂, with the exact GELU, x Φ(x)."""
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor
+
+from mecheval.models.ops.compiled import first_derivative, not_compiled, run
+
+Rows = Float[Tensor, "... d_model"]
+In, Out = Float[Tensor, "hidden d_model"], Float[Tensor, "d_model hidden"]
+Hidden, Model = Float[Tensor, " hidden"], Float[Tensor, " d_model"]
+
+
+def mlp(x: Rows, W1: In, b1: Hidden, W2: Out, b2: Model) -> Rows:
+    """Between its products one kernel, which keeps the slope of GELU instead of what it is the slope of."""
+    if not_compiled(x, W1, b1, W2, b2) or not x.numel():
+        return mlp_ref(x, W1, b1, W2, b2)
+    return _Compiled.apply(x.contiguous(), W1, b1, W2, b2, torch.is_grad_enabled())  # type: ignore[no-untyped-call]
+
+
+def mlp_ref(x: Rows, W1: In, b1: Hidden, W2: Out, b2: Model) -> Rows:
+    return F.linear(F.gelu(F.linear(x, W1, b1)), W2, b2)
+
+
+class _Compiled(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, W1: Tensor, b1: Tensor, W2: Tensor, b2: Tensor, training: bool) -> Tensor:
+        from mecheval.models.ops.kernels.gelu import forward
+
+        rows = x.view(-1, x.shape[-1])
+        hidden = rows @ W1.t()
+        slope = torch.empty_like(hidden if training else hidden[:0])
+        run(forward, hidden, b1, slope)
+        ctx.save_for_backward(rows, W1, W2, hidden, slope)
+        return torch.addmm(b2, hidden, W2.t()).view_as(x)
+
+    @staticmethod
+    @first_derivative
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
+        from mecheval.models.ops.kernels.gelu import backward
+
+        rows, W1, W2, hidden, slope = ctx.saved_tensors
+        up, gb1 = g.reshape(rows.shape), hidden.new_zeros(len(W1))
+        down = up @ W2
+        run(backward, down, slope, gb1)
+        return (down @ W1).view_as(g), down.t() @ rows, gb1, up.t() @ hidden, up.sum(dim=0), None
