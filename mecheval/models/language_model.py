@@ -18,7 +18,7 @@ from mecheval.models.layers import RMSNorm
 from mecheval.models.mlp import MLP
 from mecheval.models.named import mixers
 from mecheval.models.ops.reads import Reads, gathered
-from mecheval.models.ops.tied_embedding import tied_embedding
+from mecheval.models.ops.tied_embedding import few_logits, tied_embedding
 from mecheval.models.site import Site, sites
 
 Stream = Float[Tensor, "batch time d_model"]
@@ -64,7 +64,8 @@ class LanguageModel(nn.Module):
         x = self.final_in(x)
         if at is not None and early is None:
             x = gathered(x, at)
-        return F.linear(self.norm(x), head)
+        x = self.norm(x)
+        return few_logits(x, head) if at is not None and torch.is_grad_enabled() else F.linear(x, head)
 
     def _check(self, tokens: Tensor) -> None:
         if tokens.shape[1] > self.config.max_len:

@@ -72,6 +72,15 @@ def test_a_batch_is_the_same_asked_alone_or_in_sequence(task, options, bucket):
         np.testing.assert_array_equal(alone.answers, in_sequence[step].answers)
 
 
+@pytest.mark.parametrize("task", [RECALL, TREECALL])
+def test_fresh_documents_follow_each_other_wherever_they_are_drawn_ahead(task, monkeypatch):
+    monkeypatch.setattr(module, "AHEAD", 3)
+    found = batches(task, documents=0, batch=4, steps=11)
+    whole = tasks.build(task).documents(3, "train", 0, 44)
+    assert seen(found, range(11)).tolist() == list(range(44))
+    assert [text for step in range(11) for text in texts(found[step])] == texts(whole)
+
+
 def test_a_batch_holds_the_documents_of_the_training_set():
     found, task = batches(documents=48, batch=16, epochs=1), tasks.build(RECALL)
     whole = texts(task.documents(3, "train", 0, 48))

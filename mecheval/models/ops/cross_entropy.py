@@ -14,14 +14,13 @@ Answers = Int[Tensor, " row"]
 
 
 def cross_entropy(logits: Logits, answers: Answers) -> Float[Tensor, ""]:
-    """In one kernel where there is one, which has the gradient besides: it takes the same exponentials.
-
-    It would write anywhere for an answer that is no token, so torch refuses those.
+    """Where the vocabulary comes first in memory, in one kernel that has the gradient besides: it takes the same
+    exponentials. It would write anywhere for an answer that is no token, so torch refuses those.
     """
     least, most = torch.aminmax(answers) if answers.numel() else (0, -1)
-    if not_compiled(logits) or not 0 <= int(least) <= int(most) < logits.shape[1]:
+    if not_compiled(logits) or not logits.t().is_contiguous() or not 0 <= int(least) <= int(most) < logits.shape[1]:
         return cross_entropy_ref(logits, answers)
-    return _Compiled.apply(logits.contiguous(), answers.contiguous())  # type: ignore[no-untyped-call]
+    return _Compiled.apply(logits.t(), answers.contiguous())  # type: ignore[no-untyped-call]
 
 
 def cross_entropy_ref(logits: Logits, answers: Answers) -> Float[Tensor, ""]:
@@ -33,8 +32,8 @@ class _Compiled(torch.autograd.Function):
     def forward(ctx: Any, logits: Tensor, answers: Tensor) -> Tensor:
         from mecheval.models.ops.kernels.cross_entropy import forward
 
-        losses, slopes = logits.new_empty(len(logits)), torch.empty_like(logits)
-        run(forward, logits, logits.amax(dim=1), answers, losses, slopes)
+        losses, slopes = logits.new_empty(len(answers)), torch.empty_like(logits)
+        run(forward, logits, logits.amax(dim=0), answers, losses, slopes)
         ctx.save_for_backward(slopes)
         return losses.mean()
 
@@ -42,4 +41,4 @@ class _Compiled(torch.autograd.Function):
     @first_derivative
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor, None]:
         (slopes,) = ctx.saved_tensors
-        return slopes if g == 1 else slopes * g, None
+        return slopes * g, None

@@ -27,6 +27,15 @@ def tied_embedding_ref(tokens: Tokens, weight: Weight) -> tuple[Rows, Weight]:
     return F.embedding(tokens, weight), weight
 
 
+def few_logits(x: Rows, weight: Weight) -> Float[Tensor, "batch time vocab"]:
+    """Logits with the vocabulary first in memory: of a few rows that product takes two thirds of the time."""
+    return (weight @ x.flatten(end_dim=1).t()).t().unflatten(0, x.shape[:2])
+
+
+def few_logits_ref(x: Rows, weight: Weight) -> Float[Tensor, "batch time vocab"]:
+    return F.linear(x, weight)
+
+
 class _Tied(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, tokens: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:

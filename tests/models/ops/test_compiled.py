@@ -4,6 +4,7 @@ import pytest
 import torch
 from scans import draw
 
+from mecheval.models.ops.rms_norm import rms_norm
 from mecheval.models.ops.selective_read import selective_read
 from mecheval.models.ops.selective_scan import selective_scan
 
@@ -32,6 +33,13 @@ def test_a_kernel_that_fails_leaves_denormals_as_it_found_them(flushed):
     with pytest.raises(ZeroDivisionError):
         run(fails, torch.zeros(1))
     assert bool(DENORMAL * 1 == 0) == flushed
+
+
+def test_who_wants_a_second_derivative_is_told_that_there_is_none():
+    x = torch.randn(2, 3, generator=torch.Generator().manual_seed(0), requires_grad=True)
+    (slope,) = torch.autograd.grad(rms_norm(x, torch.ones(3), 1e-5).square().sum(), x, create_graph=True)
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        slope.sum().backward()
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

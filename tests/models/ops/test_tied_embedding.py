@@ -4,7 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from mecheval.models.ops.tied_embedding import tied_embedding, tied_embedding_ref
+from mecheval.models.ops.tied_embedding import few_logits, few_logits_ref, tied_embedding, tied_embedding_ref
 
 TOKENS = torch.tensor([[0, 3, 3], [6, 0, 3]])  # some more than once, some never
 
@@ -38,3 +38,11 @@ def test_what_is_not_trained_has_no_gradient():
     rows, head = tied_embedding(TOKENS, torch.ones(7, 4))
     assert not rows.requires_grad
     assert not head.requires_grad
+
+
+def test_few_logits_are_those_of_the_head_with_the_vocabulary_first_in_memory():
+    rng = torch.Generator().manual_seed(0)
+    x, weight = (torch.randn(size, generator=rng, dtype=torch.float64) for size in ((5, 2, 4), (7, 4)))
+    found = few_logits(x, weight)
+    torch.testing.assert_close(found, few_logits_ref(x, weight))
+    assert found.flatten(end_dim=1).t().is_contiguous()
