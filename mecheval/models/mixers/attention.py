@@ -8,7 +8,7 @@ from mecheval.models.choices import Heads, heads_divide, refuse
 from mecheval.models.layers import split_heads
 from mecheval.models.ops.attention_read import attention_read
 from mecheval.models.ops.causal_attention import attention_weights, causal_attention
-from mecheval.models.ops.reads import Reads, gathered
+from mecheval.models.ops.reads import Reads
 from mecheval.models.site import Site
 
 Stream = Float[Tensor, "batch time d_model"]
@@ -38,13 +38,8 @@ class Attention(nn.Module):
         return self.out_proj(o.flatten(start_dim=-2))
 
     def read(self, x: Stream, at: Reads) -> Float[Tensor, "batch reads d_model"]:
-        """The output at some positions, without keys and values: q·(W_k x) = (W_kᵀ q)·x and Σ a W_v x = W_v Σ a x."""
-        W_q, W_k, W_v = self.qkv_proj.weight.view(3, self.heads, -1, x.shape[2])
-        q = gathered(x, at).flatten(end_dim=1) @ W_q.mT
-        asked = (q @ W_k).view(self.heads, *at.shape, -1)
-        seen = attention_read(asked, x, at, q.shape[2] ** -0.5)
-        o = seen.flatten(start_dim=1, end_dim=2) @ W_v.mT
-        return self.out_proj(o.transpose(0, 1).reshape(*at.shape, -1))
+        """The output at some positions, computed nowhere else."""
+        return self.out_proj(attention_read(x, self.qkv_proj.weight, at, self.heads))
 
     def mixing(self, x: Stream) -> tuple[Weights, Float[Tensor, "batch source head d_head"]]:
         """Where each position looks, and what it sees there: their product passes `head_out`."""

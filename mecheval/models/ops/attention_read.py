@@ -1,48 +1,60 @@
-"""Causal softmax attention of single tokens: y_r = Σ_{s≤at_r} softmax_s(q_r·x_s · scale) x_s."""
+"""Causal softmax attention where it is read, without keys and values of all tokens: q·(W_k x) = (W_kᵀ q)·x, and
+Σ_s a_s W_v x_s = W_v Σ_s a_s x_s."""
 
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
+from mecheval.models.ops.causal_attention import flash_attention
 from mecheval.models.ops.compiled import first_derivative, not_compiled, run
-from mecheval.models.ops.reads import Reads
+from mecheval.models.ops.reads import Reads, gathered
 
-Stream = Float[Tensor, "batch time channel"]
-Asked = Float[Tensor, "head batch reads channel"]
-
-
-def attention_read(q: Asked, x: Stream, at: Reads, scale: float) -> Asked:
-    """What the tokens at `at` see: keys and values are the stream itself."""
-    if not_compiled(q, x) or not q.numel():
-        return attention_read_ref(q, x, at, scale)
-    return _Compiled.apply(q.contiguous(), x.contiguous(), at.contiguous(), scale)  # type: ignore[no-untyped-call]
+Stream = Float[Tensor, "batch time d_model"]
+Projections = Float[Tensor, "q_k_and_v d_model"]
 
 
-def attention_read_ref(q: Asked, x: Stream, at: Reads, scale: float) -> Asked:
-    future = torch.arange(x.shape[1], device=x.device) > at[..., None]
-    logits = torch.einsum("hbrc,bsc->hbrs", q, x) * scale
-    return torch.einsum("hbrs,bsc->hbrc", logits.masked_fill(future, -torch.inf).softmax(dim=-1), x)
+def attention_read(x: Stream, weight: Projections, at: Reads, heads: int) -> Float[Tensor, "batch reads d_heads"]:
+    """What all heads read at some positions, before the output projection."""
+    if not_compiled(x, weight) or not x.numel():
+        return attention_read_ref(x, weight, at, heads)
+    return _Compiled.apply(x.contiguous(), weight, at.contiguous(), heads)  # type: ignore[no-untyped-call]
+
+
+def attention_read_ref(x: Stream, weight: Projections, at: Reads, heads: int) -> Float[Tensor, "batch reads d_heads"]:
+    q, k, v = F.linear(x, weight).unflatten(2, (3, heads, -1)).unbind(dim=2)
+    return gathered(flash_attention(q, k, v).flatten(start_dim=2), at)
 
 
 class _Compiled(torch.autograd.Function):
+    """By heads first, then all that is read: (head, n, d_head) and (head, n, d_model)."""
+
     @staticmethod
-    def forward(ctx: Any, q: Tensor, x: Tensor, at: Tensor, scale: float) -> Tensor:
+    def forward(ctx: Any, x: Tensor, weight: Tensor, at: Tensor, heads: int) -> Tensor:
         from mecheval.models.ops.kernels.attention_read import forward
 
-        weights, y = q.new_empty(*q.shape[:3], x.shape[1]), torch.empty_like(q)
-        run(forward, q, x, at, scale, weights, y)
-        ctx.save_for_backward(q, x, at, weights)
-        ctx.scale = scale
-        return y
+        W_q, W_k, W_v = weight.view(3, heads, -1, x.shape[2])
+        asking = gathered(x, at).view(1, -1, x.shape[2]).expand(heads, -1, -1)
+        q = torch.bmm(asking, W_q.mT)
+        asked = torch.bmm(q, W_k)
+        shares, seen = x.new_empty(heads, at.numel(), x.shape[1]), torch.empty_like(asked)
+        run(forward, asked, x, at, W_q.shape[1] ** -0.5, shares, seen)
+        ctx.save_for_backward(x, weight, at, asking, q, asked, shares, seen)
+        return torch.bmm(seen, W_v.mT).transpose(0, 1).reshape(*at.shape, -1)
 
     @staticmethod
     @first_derivative
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
         from mecheval.models.ops.kernels.attention_read import backward
 
-        q, x, at, weights = ctx.saved_tensors
-        gq, gx = torch.empty_like(q), torch.zeros_like(x)
-        run(backward, q, x, at, ctx.scale, weights, g.contiguous(), gq, gx)
-        return gq, gx, None, None
+        x, weight, at, asking, q, asked, shares, seen = ctx.saved_tensors
+        W_q, W_k, W_v = weight.view(3, len(q), -1, x.shape[2])
+        g = g.reshape(q.shape[1], len(q), -1).transpose(0, 1)
+        gasked, gx = torch.empty_like(asked), torch.zeros_like(x)
+        run(backward, asked, x, at, W_q.shape[1] ** -0.5, shares, torch.bmm(g, W_v), gasked, gx)
+        gq = torch.bmm(gasked, W_k.mT)
+        gx.scatter_add_(1, at[..., None].expand(-1, -1, x.shape[2]), torch.bmm(gq, W_q).sum(0).view(*at.shape, -1))
+        gweight = [torch.bmm(gq.mT, asking), torch.bmm(q.mT, gasked), torch.bmm(g.mT, seen)]
+        return gx, torch.stack(gweight).view_as(weight), None, None

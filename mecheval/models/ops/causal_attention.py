@@ -20,10 +20,7 @@ def causal_attention(q: Heads, k: Heads, v: Heads) -> Heads:
     not grow with the square."""
     if q.shape[1] > SHORT or not q.numel() or not_compiled(q, k, v):
         return flash_attention(q, k, v)
-    batch, _, heads, _ = q.shape
-    q, k, v = (x.transpose(1, 2).flatten(end_dim=1) for x in (q, k, v))
-    o: Tensor = _Compiled.apply(q, k, v)  # type: ignore[no-untyped-call]
-    return o.unflatten(0, (batch, heads)).transpose(1, 2)
+    return _Compiled.apply(q, k, v)  # type: ignore[no-untyped-call]
 
 
 def flash_attention(q: Heads, k: Heads, v: Heads) -> Heads:
@@ -44,20 +41,30 @@ def attention_weights(q: Heads, k: Heads) -> Weights:
 
 class _Compiled(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    def forward(ctx: Any, *given: Tensor) -> Tensor:
         from mecheval.models.ops.kernels.causal_softmax import forward
 
+        ctx.shape, (q, k, v) = given[0].shape, (_of_heads(x) for x in given)
         weights, ctx.scale = torch.bmm(q, k.mT), 1 / math.sqrt(q.shape[-1])
         run(forward, weights, ctx.scale)
         ctx.save_for_backward(q, k, v, weights)
-        return torch.bmm(weights, v)
+        return _of_tokens(torch.bmm(weights, v), ctx.shape)
 
     @staticmethod
     @first_derivative
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor, ...]:
         from mecheval.models.ops.kernels.causal_softmax import backward
 
-        q, k, v, weights = ctx.saved_tensors
+        (q, k, v, weights), g = ctx.saved_tensors, _of_heads(g)
         glogits = torch.bmm(g, v.mT)
         run(backward, weights, glogits, ctx.scale)
-        return torch.bmm(glogits, k), torch.bmm(glogits.mT, q), torch.bmm(weights.mT, g)
+        found = torch.bmm(glogits, k), torch.bmm(glogits.mT, q), torch.bmm(weights.mT, g)
+        return tuple(_of_tokens(x, ctx.shape) for x in found)
+
+
+def _of_heads(x: Heads) -> Float[Tensor, "batch_head time d_head"]:
+    return x.transpose(1, 2).flatten(end_dim=1)
+
+
+def _of_tokens(x: Float[Tensor, "batch_head time d_head"], shape: torch.Size) -> Heads:
+    return x.view(shape[0], shape[2], shape[1], -1).transpose(1, 2)

@@ -1,4 +1,5 @@
-"""Attention of single tokens and its gradients, compiled for one thread."""
+"""What single tokens see of those before them, and its gradients, compiled for one thread. Keys and values are the
+stream itself."""
 
 import numpy as np
 from numba import njit
@@ -9,56 +10,50 @@ FAST = {"reassoc", "contract"}  # sums over channels and sources may change thei
 
 
 @njit(cache=True, fastmath=FAST, error_model="numpy")
-def forward(q, x, at, scale, weights, y):
-    """Writes the weights of the tokens up to the one that asks, 0 behind it, and their mean."""
-    heads, documents, reads, channels = q.shape
-    time, zero, one, scale = x.shape[1], x.dtype.type(0), x.dtype.type(1), x.dtype.type(scale)
+def forward(q, x, at, scale, shares, y):
+    """Writes softmax(scale q·x) over the tokens up to the one that asks, and the mean of x by these shares."""
+    heads, reads, channels = q.shape
+    zero, one, scale, each = x.dtype.type(0), x.dtype.type(1), x.dtype.type(scale), at.shape[1]
     for h in range(heads):
-        for b in range(documents):
-            for r in range(reads):
-                ask, row, out, last = q[h, b, r], weights[h, b, r], y[h, b, r], at[b, r]
-                most, total = x.dtype.type(-np.inf), zero
-                for s in range(last + 1):
-                    seen, product = x[b, s], zero
-                    for c in range(channels):
-                        product += ask[c] * seen[c]
-                    row[s] = product
-                    most = max(most, product)
-                for s in range(last + 1):
-                    row[s] = decay((row[s] - most) * scale)
-                    total += row[s]
-                share = one / total
-                out[:] = zero
-                for s in range(last + 1):
-                    row[s] *= share
-                    seen, weight = x[b, s], row[s]
-                    for c in range(channels):
-                        out[c] += weight * seen[c]
-                for s in range(last + 1, time):
-                    row[s] = zero
+        for n in range(reads):
+            past, last = x[n // each], at[n // each, n % each]
+            ask, row, out, most, total = q[h, n], shares[h, n], y[h, n], x.dtype.type(-np.inf), zero
+            for s in range(last + 1):
+                product = zero
+                for c in range(channels):
+                    product += ask[c] * past[s, c]
+                row[s] = product
+                most = max(most, product)
+            for s in range(last + 1):
+                row[s] = decay((row[s] - most) * scale)
+                total += row[s]
+            out[:] = zero
+            for s in range(last + 1):
+                row[s] *= one / total
+                for c in range(channels):
+                    out[c] += row[s] * past[s, c]
 
 
 @njit(cache=True, fastmath=FAST, error_model="numpy")
-def backward(q, x, at, scale, weights, g, gq, gx):
+def backward(q, x, at, scale, shares, g, gq, gx):
     """Writes `gq` and adds to `gx`, given `g`, the gradient of the means."""
-    heads, documents, reads, channels = q.shape
-    zero, scale = x.dtype.type(0), x.dtype.type(scale)
+    heads, reads, channels = q.shape
+    zero, scale, each = x.dtype.type(0), x.dtype.type(scale), at.shape[1]
     for h in range(heads):
-        for b in range(documents):
-            for r in range(reads):
-                ask, row, up, down, last = q[h, b, r], weights[h, b, r], g[h, b, r], gq[h, b, r], at[b, r]
-                mean = zero
-                for s in range(last + 1):
-                    seen, product = x[b, s], zero
-                    for c in range(channels):
-                        product += up[c] * seen[c]
-                    mean += row[s] * product
-                down[:] = zero
-                for s in range(last + 1):
-                    seen, into, weight, product = x[b, s], gx[b, s], row[s], zero
-                    for c in range(channels):
-                        product += up[c] * seen[c]
-                    slope = weight * (product - mean) * scale
-                    for c in range(channels):
-                        down[c] += slope * seen[c]
-                        into[c] += slope * ask[c] + weight * up[c]
+        for n in range(reads):
+            past, into, last = x[n // each], gx[n // each], at[n // each, n % each]
+            ask, row, up, down, mean = q[h, n], shares[h, n], g[h, n], gq[h, n], zero
+            for c in range(channels):
+                down[c] = zero
+            slopes = np.empty(last + 1, x.dtype)
+            for s in range(last + 1):
+                product = zero
+                for c in range(channels):
+                    product += up[c] * past[s, c]
+                slopes[s] = product
+                mean += row[s] * product
+            for s in range(last + 1):
+                share, slope = row[s], row[s] * (slopes[s] - mean) * scale
+                for c in range(channels):
+                    down[c] += slope * past[s, c]
+                    into[s, c] += slope * ask[c] + share * up[c]
