@@ -24,7 +24,8 @@ def attention_read(x: Stream, weight: Projections, at: Reads, heads: int) -> Flo
 
 
 def attention_read_ref(x: Stream, weight: Projections, at: Reads, heads: int) -> Float[Tensor, "batch reads d_heads"]:
-    q, k, v = F.linear(x, weight).unflatten(2, (3, heads, -1)).unbind(dim=2)
+    shape = *x.shape[:2], 3, heads, len(weight) // (3 * heads)
+    q, k, v = F.linear(x, weight).view(shape).unbind(dim=2)
     return gathered(flash_attention(q, k, v).flatten(start_dim=2), at)
 
 

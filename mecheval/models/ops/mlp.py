@@ -10,8 +10,10 @@ from torch import Tensor
 from mecheval.models.ops.compiled import first_derivative, not_compiled, run
 
 Rows = Float[Tensor, "... d_model"]
-In, Out = Float[Tensor, "hidden d_model"], Float[Tensor, "d_model hidden"]
-Hidden, Model = Float[Tensor, " hidden"], Float[Tensor, " d_model"]
+In = Float[Tensor, "hidden d_model"]
+Hidden = Float[Tensor, " hidden"]
+Out = Float[Tensor, "d_model hidden"]
+Model = Float[Tensor, " d_model"]
 
 
 def mlp(x: Rows, W1: In, b1: Hidden, W2: Out, b2: Model) -> Rows:

@@ -10,7 +10,7 @@ BLOCK = 64  # tokens whose exponentials are summed up first: a single sum of tho
 
 @njit(cache=True, fastmath={"contract"}, error_model="numpy")
 def forward(logits, highest, answers, losses, slopes):
-    """Writes the loss of each column, and how their mean changes with each logit: (softmax − 1 at the answer) / columns.
+    """Writes the loss of each column, and how their mean changes with a logit: (softmax − 1 at the answer) / columns.
 
     The vocabulary comes first in memory, so that all columns go side by side. The highest logit of each is given.
     """
