@@ -23,8 +23,8 @@ from mecheval.models.edits import put, take
 from mecheval.models.site import patch, record, sites
 from mecheval.runner import prepared
 from mecheval.tasks.recall import Recall
+from mecheval.training.adamw import AdamW
 from mecheval.training.batches import Batch
-from mecheval.training.train import adamw
 
 CAPTION = (
     "Two rounds at most, with a batch of 16. The floor of each is about half of what it was: a busy machine keeps it, "
@@ -89,11 +89,11 @@ def updates(size: Size) -> Iterator[Line]:
         for weight in model.parameters():
             weight.grad = torch.ones_like(weight)
     default = torch.optim.AdamW(theirs.parameters(), lr=1e-3, weight_decay=0.0)
-    fused, plain = (partial(_updated, optimiser) for optimiser in (adamw(ours, arena.batches.config), default))
+    fused, plain = (partial(_updated, optimiser) for optimiser in (AdamW(ours.parameters(), 1e-3), default))
     yield _ratio("AdamW", "torch's default", fused, plain, size)
 
 
-def _updated(optimiser: torch.optim.AdamW) -> None:
+def _updated(optimiser: AdamW | torch.optim.AdamW) -> None:
     for _ in range(REPEATS):
         optimiser.step()
 

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from mecheval.models.build import Model
 from mecheval.models.ops.cross_entropy import cross_entropy
+from mecheval.training.adamw import AdamW
 from mecheval.training.batches import Batch, Batches
 from mecheval.training.config import Row, TrainConfig
 from mecheval.training.schedule import rate
@@ -30,7 +31,7 @@ class Training:
     """A model on its way. `tensors` and `numbers` are all that a checkpoint needs."""
 
     model: Model
-    optimiser: torch.optim.AdamW
+    optimiser: AdamW
     step: int = 0
     loss: float = math.nan  # of the last step
     losses: list[float] = field(default_factory=list)  # since the last line of the curve
@@ -38,7 +39,7 @@ class Training:
 
     @classmethod
     def start(cls, model: Model, config: TrainConfig) -> "Training":
-        return cls(model, adamw(model, config))
+        return cls(model, AdamW(model.parameters(), config.lr))
 
     def tensors(self) -> dict[str, Tensor]:
         weights = {f"model.{name}": tensor for name, tensor in self.model.state_dict().items()}
@@ -65,13 +66,6 @@ class Training:
         self.losses, self.curve = list(numbers["losses"]), list(numbers["curve"])
 
 
-def adamw(model: Model, config: TrainConfig) -> torch.optim.AdamW:
-    """§4.1: AdamW (0.9, 0.999), ε 1e-8, no weight decay."""
-    return torch.optim.AdamW(
-        model.parameters(), lr=config.lr, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.0, fused=True
-    )
-
-
 def train(
     training: Training, config: TrainConfig, batches: Batches, evaluate: Evaluate, every: int
 ) -> Iterator[Row | None]:
@@ -82,9 +76,7 @@ def train(
     model, optimiser = training.model, training.optimiser
     weights = list(model.parameters())
     while training.step < config.total and not _solved(training, config):
-        learning_rate = rate(config, training.step)
-        for group in optimiser.param_groups:
-            group["lr"] = learning_rate
+        optimiser.lr = rate(config, training.step)
         loss = query_loss(model, Batch.of(batches[training.step], weights[0].device))
         for weight in weights:
             weight.grad = None
@@ -100,7 +92,7 @@ def train(
             _must_be_finite(training.step, dev_loss=scores["loss"])
             mean = math.fsum(training.losses) / len(training.losses)
             row = {"step": training.step, **scores, "train_loss": mean, "gradient_norm": norm}
-            row["learning_rate"] = learning_rate
+            row["learning_rate"] = optimiser.lr
             training.losses.clear()
             training.curve.append(row)
         yield row
