@@ -1,7 +1,8 @@
 """Sweeps: the experiments of a recipe that are not done yet."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -112,22 +113,29 @@ def _carry_out(agenda: "Agenda", only: Sequence[str], ray: str | None, as_json: 
     from mecheval.board import board, failures
     from mecheval.sweep.sweep import carry_out
 
-    with board(agenda.options.workers) as watch:
-        found = [state.to_dict() for state in carry_out(agenda, lambda: _crew(agenda, ray), only, watch)]
+    with board(agenda.options.workers) as watch, _crew(agenda, ray) as crew:
+        found = [state.to_dict() for state in carry_out(agenda, crew, only, watch)]
     _print_states(agenda.recipe, agenda.scale, agenda.folder, found, as_json)
     if failed := failures(found):
         again = f"{len(failed)} of {len(found)} runs failed; 'mecheval sweep retry {agenda.folder}' tries again"
         raise RunFailed("\n".join([*failed, again]))
 
 
-def _crew(agenda: "Agenda", ray: str | None) -> "Crew":
+@contextmanager
+def _crew(agenda: "Agenda", ray: str | None) -> "Iterator[Callable[[], Crew]]":
+    """How to come by it: workers of this machine get ready at once, a cluster is asked if there is work."""
     from mecheval.sweep.local import Local
 
     if ray is None:
-        return Local(agenda.options.workers)
+        local = Local(agenda.options.workers)
+        try:
+            yield lambda: local
+        finally:
+            local.stop()
+        return
     from mecheval.sweep.cluster import Cluster
 
-    return Cluster(ray, agenda.options.workers)
+    yield lambda: Cluster(ray, agenda.options.workers)
 
 
 def _print_status(place: Path, as_json: bool) -> None:

@@ -20,8 +20,9 @@ GRACE_SECONDS = 60.0  # for one step and a checkpoint, before a worker that was 
 class Process:
     """A worker. It is told to stop by SIGTERM, or by the end of this process, however that comes."""
 
-    def __init__(self, job: Job) -> None:
-        self.job = job
+    def __init__(self, job: Job | None = None) -> None:
+        """Without a job it gets ready for one."""
+        self._deadline = math.inf
         self._said, self._complaints = tempfile.TemporaryFile(), tempfile.TemporaryFile()  # noqa: SIM115, see _text
         self._process = subprocess.Popen(
             [sys.executable, "-m", "mecheval.sweep.work"],
@@ -31,8 +32,13 @@ class Process:
             env={**os.environ, "OMP_NUM_THREADS": "1"},  # before torch starts
             start_new_session=True,  # Ctrl-C comes to the launcher alone
         )
-        seconds = math.inf if job.timeout is None else job.timeout + GRACE_SECONDS
-        self._deadline = time.monotonic() + seconds
+        if job:
+            self.begin(job)
+
+    def begin(self, job: Job) -> None:
+        self.job = job
+        if job.timeout is not None:
+            self._deadline = time.monotonic() + job.timeout + GRACE_SECONDS
         stdin = self._process.stdin
         assert stdin
         with suppress(BrokenPipeError):  # it is dead already, which `outcome` will tell
@@ -83,18 +89,22 @@ class Process:
 
 
 class Local:
-    """So many workers at once."""
+    """So many workers at once. One gets ready while the launcher sees what there is to do: importing torch takes it as
+    long as that."""
 
     def __init__(self, workers: int) -> None:
         self._workers = workers
         self._at_work: list[Process] = []
+        self._ready = [Process()]
 
     @property
     def free(self) -> int:
         return self._workers - len(self._at_work)
 
     def start(self, job: Job) -> None:
-        self._at_work.append(Process(job))
+        process = self._ready.pop() if self._ready else Process()
+        self._at_work.append(process)
+        process.begin(job)
 
     def ended(self) -> Iterator[tuple[Job, Outcome]]:
         """Who has ended meanwhile, and how."""
@@ -112,10 +122,11 @@ class Local:
             for process in self._at_work:
                 process.wait(max(until - time.monotonic(), 0))
         finally:  # their time is up, or somebody is impatient
-            for process in self._at_work:
+            for process in self._at_work + self._ready:
                 process.kill()
                 process.outcome()
             self._at_work.clear()
+            self._ready.clear()
 
 
 def _text(file: IO[bytes]) -> str:

@@ -111,7 +111,12 @@ def main(arguments: list[str]) -> None:
             outcome = work(job)
             job.keep(outcome)  # no launcher will
         else:
-            job = Job.from_json(sys.stdin.readline())
+            import mecheval.runner  # noqa: F401, while the launcher sees what there is to do
+
+            line = sys.stdin.readline()
+            if not line:
+                return  # there is nothing to do, or nobody who would want it
+            job = Job.from_json(line)
             threading.Thread(target=_stop_with, args=(sys.stdin,), daemon=True).start()
             outcome = work(job)
     sys.stdout.write(outcome.to_json() + "\n")
