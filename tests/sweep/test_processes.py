@@ -142,6 +142,20 @@ def test_whoever_does_not_listen_is_killed(tmp_path, monkeypatch):
         os.kill(process.pid, 0)
 
 
+def test_a_worker_that_got_ready_for_nothing_is_gone_when_its_crew_stops():
+    crew = local.Local(1)
+    (ready,) = crew._ready
+    assert crew.free == 1
+    crew.stop()
+    with pytest.raises(ProcessLookupError):
+        os.kill(ready.pid, 0)
+
+
+def test_a_worker_whose_launcher_goes_before_there_is_a_job_ends_without_a_word():
+    done = subprocess.run([sys.executable, "-m", "mecheval.sweep.work"], input="", capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_after_the_launchers_end_the_same_command_ends_in_the_same_bytes(number, tmp_path):
     """SIGKILL tells nobody anything, and yet no worker works on: each saves and stops."""
