@@ -87,7 +87,9 @@ def test_an_arrow_that_points_back_is_seen():
 
 INSIDE_MODELS = [name for name in modules() if name.startswith("mecheval.models.")]
 WITH_TORCH = [name for name in INSIDE_MODELS if not name.endswith((".architecture", ".choices", ".config", ".named"))]
-WITH_TORCH += [f"mecheval.{name}" for name in ("training.adamw", "training.batches", "training.train", "metrics.behaviour")]
+WITH_TORCH += [
+    f"mecheval.{name}" for name in ("training.adamw", "training.batches", "training.train", "metrics.behaviour")
+]
 WITH_TORCH += ["mecheval.results.tensors", "mecheval.runner", "mecheval.trained", "mecheval.interventions.interchange"]
 WITH_TORCH += ["mecheval.interventions.looks", "mecheval.interventions.states", "mecheval.metrics.judgement"]
 WITH_TORCH += ["mecheval.interventions.trace", "mecheval.interventions.scores", "mecheval.session"]
