@@ -29,15 +29,15 @@ docs: $(VENV)/docs
 	$(BIN)/zensical build --clean --strict
 
 bench: $(VENV)/oracles
-	$(BIN)/mecheval bench --json benchmarks/results.json --markdown benchmarks/README.md
+	$(BIN)/python -m benchmarks --json benchmarks/results.json --markdown benchmarks/README.md
 
 # a minute: whether an optimisation is lost
 guard: $(VENV)/ready
-	$(BIN)/mecheval bench guard
+	$(BIN)/python -m benchmarks guard
 
 torture: $(VENV)/ready
-	$(BIN)/python tests/nursery.py --kills 1000
-	$(BIN)/python tests/sweep/torture.py --kills 40
+	$(BIN)/python tests/support/fault_injection.py --kills 1000
+	$(BIN)/python tests/sweeps/torture.py --kills 40
 
 # hours: every run behind docs/results, and what is made of them
 reproduce: $(VENV)/ready

@@ -11,19 +11,19 @@ from pathlib import Path
 from rich.console import Console
 
 import mecheval
-from mecheval import terminal
 from mecheval.cli import app, main
-from mecheval.experiment import fields_of
+from mecheval.core.options import REQUIRED
+from mecheval.core.registry import Entry, Registry
+from mecheval.core.spec import print_scalar
 from mecheval.models.config import ModelConfig
 from mecheval.models.language_model import LanguageModel
-from mecheval.models.named import architectures, mixers
+from mecheval.models.registries import architectures, mixers
 from mecheval.models.site import sites
-from mecheval.options import REQUIRED
 from mecheval.plugins import build_task
-from mecheval.registry import Entry, Registry
-from mecheval.spec import print_scalar
+from mecheval.runs.experiment import fields_of
 from mecheval.tasks import tasks
-from mecheval.tasks.records import sample
+from mecheval.tasks.sample import sample
+from mecheval.terminal import tables as terminal
 
 HERE = Path(__file__).parent
 MADE = "Made by `make docs` from the code; a test fails when it is out of date."
@@ -60,8 +60,9 @@ def api() -> str:
     """A directive for every public name, by the module it lives in."""
     parts = ["# Python", MADE]
     parts += ["The public names. `import mecheval` costs nothing: each is imported when it is first used."]
-    for home, names in mecheval._HOMES.items():
-        parts += [f"## mecheval.{home}", *(f"::: mecheval.{name}" for name in names)]
+    for module in sorted(set(mecheval._MODULES.values())):
+        names = [name for name in mecheval.__all__ if mecheval._MODULES[name] == module]
+        parts += [f"## {module}", *(f"::: mecheval.{name}" for name in names)]
     return joined(parts)
 
 

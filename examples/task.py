@@ -15,9 +15,9 @@ from numpy import ndarray
 from pydantic import Field
 
 from mecheval import Corrupted, Documents
-from mecheval.tasks.batch import BOS, DIVIDER, FIRST_SYMBOL, NO_ANSWER, SPECIALS, roles_of
 from mecheval.tasks.corruption import Kind, Role, corrupt
-from mecheval.tasks.held_out import Split
+from mecheval.tasks.documents import BOS, DIVIDER, FIRST_SYMBOL, NO_ANSWER, SPECIALS, roles_of
+from mecheval.tasks.splits import Split
 from mecheval.tasks.task import SPLITS
 
 

@@ -15,12 +15,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, cast
 
-from mecheval.errors import InvalidInput
+from mecheval.core.errors import InvalidInput
+from mecheval.core.options import did_you_mean
+from mecheval.core.registry import Registry
+from mecheval.core.spec import Spec, digest
 from mecheval.models.config import ModelConfig
-from mecheval.models.named import architectures, mixers, models
-from mecheval.options import nearest
-from mecheval.registry import Registry
-from mecheval.spec import Spec, digest
+from mecheval.models.registries import architectures, mixers, models
 from mecheval.tasks import tasks
 from mecheval.tasks.task import Task
 
@@ -194,7 +194,7 @@ def _class_in_file(text: str) -> tuple[type[Any], Spec]:
     if not isinstance(cls, type):
         own = {name: value for name, value in vars(module).items() if isinstance(value, type)}
         classes = [name for name, value in own.items() if value.__module__ == module.__name__]
-        raise InvalidInput(f"{path}.py has no class {spec.name!r}{nearest(spec.name, classes)}")
+        raise InvalidInput(f"{path}.py has no class {spec.name!r}{did_you_mean(spec.name, classes)}")
     return cls, spec
 
 

@@ -19,13 +19,15 @@ def checked_modules() -> list[str]:
     return [".".join(file.with_suffix("").parts) for file in files if file.name != "__init__.py"]
 
 
-install_import_hook(checked_modules(), "edges.checked")
+import support.typecheck  # noqa: E402, F401
+
+install_import_hook(checked_modules(), "support.typecheck.checked")
 
 
 @pytest.fixture
 def own_names(monkeypatch):
     """What a test registers is gone after it."""
-    from mecheval.models.named import mixers, models
+    from mecheval.models.registries import mixers, models
     from mecheval.tasks import tasks
 
     for registry in (tasks, mixers, models):

@@ -3,13 +3,13 @@
 from dataclasses import replace
 
 import pytest
-from micro import MICRO
+from support.tiny_scale import MICRO
 
-from mecheval import recipes
+from mecheval.paper import recipes
 from mecheval.cli import main
-from mecheval.recipes import named, scale_named
-from mecheval.runner import run
-from mecheval.spec import Spec
+from mecheval.core.spec import Spec
+from mecheval.paper.recipes import named, scale_named
+from mecheval.runs.run import run
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])

@@ -16,14 +16,14 @@ from pathlib import Path
 
 import pytest
 import typer
-from report import made
+from support import made_runs as made
 
 from mecheval.cli import app, main
-from mecheval.interventions import scores
-from mecheval.models.named import mixers
-from mecheval.recipes import SCALES, named
-from mecheval.recipes.recipe import recipes
-from mecheval.results.provenance import made_by
+from mecheval.metrics import readout as scores
+from mecheval.models.registries import mixers
+from mecheval.paper.recipes import SCALES, named
+from mecheval.runs.provenance import made_by
+from mecheval.sweeps.recipe import recipes
 from mecheval.tasks import tasks
 
 ROOT = Path(__file__).parents[1]

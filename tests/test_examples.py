@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from mecheval.cli import main
-from mecheval.models.named import models
+from mecheval.models.registries import models
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 FIELDS = ["model.d_model=8", "train.steps=3", "train.batch=8", "eval.documents=16", "eval.grid_documents=16"]

@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from mecheval.errors import StoreError
-from mecheval.experiment import Experiment
+from mecheval.core.errors import StoreError
+from mecheval.interventions.emergence import crossings
 from mecheval.interventions.interchange import interchange
-from mecheval.metrics.emergence import crossings
-from mecheval.metrics.mechanism import verdict
-from mecheval.metrics.restoration import shares
-from mecheval.runner import run
-from mecheval.trained import trained
+from mecheval.interventions.restoration import shares
+from mecheval.interventions.verdict import verdict
+from mecheval.runs.experiment import Experiment
+from mecheval.runs.run import run
+from mecheval.runs.trained import trained
 
 COMMON = {"task": "recall:pairs=4,vocab=64", "train.batch": 128, "train.stop": 0.95, "eval.documents": 512}
 # the paper's start, 0.02, would stay at chance for thousands of steps
@@ -57,7 +57,7 @@ def mamba(runs):
 
 def grid(found, sites):
     model, experiment, _ = trained(found.folder)
-    return interchange(model, experiment.documents, sites, seed=experiment.seed)
+    return interchange(model, experiment.task, sites, seed=experiment.seed)
 
 
 @pytest.mark.xdist_group("attention")

@@ -3,8 +3,8 @@ import textwrap
 import pytest
 
 from mecheval.cli import main
-from mecheval.errors import InvalidInput
-from mecheval.models.named import mixers
+from mecheval.core.errors import InvalidInput
+from mecheval.models.registries import mixers
 from mecheval.plugins import apart, build_task, checksums, load_plugin, registered
 from mecheval.tasks import tasks
 from mecheval.tasks.check import check_task

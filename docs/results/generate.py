@@ -6,16 +6,16 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from mecheval.paper.claims import CLAIMS
 from mecheval.report.claims import SEEDS, Claim, Finding, asked
+from mecheval.report.drawing import draw, figure_of
 from mecheval.report.facts import provenance
-from mecheval.report.figures import all_figures
-from mecheval.report.figures.drawing import draw, figure_of
+from mecheval.report.figure import Sheet
 from mecheval.report.files import save
 from mecheval.report.page import page
-from mecheval.report.paper_claims import CLAIMS
-from mecheval.report.sheet import Sheet
+from mecheval.report.parts import all_figures
 from mecheval.report.study import Study
-from mecheval.results.kept import KEPT
+from mecheval.results.archive import KEPT
 
 HERE = Path(__file__).parent
 ORDER = ["3", "4a", "4b", "5", "7", "8", "9", "10", "11", "12", "13", "grandparent", "emergence", "cost"]

@@ -7,15 +7,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mecheval.board import board
-from mecheval.cards.contents import baselines
+from mecheval.cards.experiments import baselines
 from mecheval.cards.subject import Subject
 from mecheval.cards.work import Part, carry_out_all, home, parts, to_run
-from mecheval.experiment import Experiment
-from mecheval.recipes import Scale, scale_named
-from mecheval.results.files import Damaged, read_json, write, write_json
-from mecheval.spec import Spec
-from mecheval.sweep.agenda import cores
+from mecheval.core.spec import Spec
+from mecheval.paper.recipes import Scale, scale_named
+from mecheval.runs.experiment import Experiment
+from mecheval.runs.files import Damaged, read_json, write, write_json
+from mecheval.sweeps.agenda import cores
+from mecheval.terminal.sweep_view import board
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -130,8 +130,8 @@ def prepared(
 def _made(who: Subject, scale: Scale, found: Sequence[Part], folder: Path) -> Card:
     from mecheval.cards import facts, sentences
     from mecheval.cards.caveats import Evidence, caveats
-    from mecheval.cards.examined import examined
-    from mecheval.report import names
+    from mecheval.cards.measured import examined
+    from mecheval.report import labels as names
     from mecheval.report.study import Study
 
     study = Study.joined([Study.read(part.agenda.folder) for part in found])

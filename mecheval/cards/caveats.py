@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from mecheval.cards.facts import Line
-from mecheval.metrics.mechanism import MIXED
-from mecheval.report import names
+from mecheval.interventions.verdict import MIXED
+from mecheval.report import labels as names
 from mecheval.report.study import Study
 from mecheval.tasks import tasks
 

@@ -6,14 +6,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from mecheval.cards.contents import EMERGENCE
-from mecheval.metrics.emergence import crossings
-from mecheval.metrics.mechanism import UNSOLVED
-from mecheval.report import facts, names
+from mecheval.cards.experiments import EMERGENCE
+from mecheval.core.spec import Spec
+from mecheval.interventions.emergence import crossings
+from mecheval.interventions.verdict import UNSOLVED
+from mecheval.report import facts
+from mecheval.report import labels as names
 from mecheval.report.study import CELL, Study
 from mecheval.report.tables import at_chosen, behaviour, chosen, read
 from mecheval.report.verdicts import verdicts
-from mecheval.spec import Spec
 
 Row = Mapping[str, Any]
 

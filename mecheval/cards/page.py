@@ -11,14 +11,14 @@ from markupsafe import Markup
 from pandas import DataFrame
 
 from mecheval.cards.facts import on_task, watched
-from mecheval.report import names
+from mecheval.paper.beyond import emergence, training
+from mecheval.report import labels as names
 from mecheval.report.facts import provenance
-from mecheval.report.figures.beyond import emergence, training
-from mecheval.report.figures.heat import Heat
-from mecheval.report.figures.verdict import demo
+from mecheval.report.figure import Sheet
 from mecheval.report.page import percent, rendered, shown
-from mecheval.report.sheet import Sheet
+from mecheval.report.parts.heat import Heat
 from mecheval.report.study import Study
+from mecheval.report.verdict_figure import demo
 
 TEMPLATES = Path(__file__).with_name("templates")
 ROLES = ("key", "value", "next_key", "divider", "query")

@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mecheval.cards.facts import Emerged, Line
-from mecheval.interventions.records import layer_of
-from mecheval.metrics.mechanism import Thresholds
-from mecheval.report import names
+from mecheval.interventions.grid import layer_of
+from mecheval.interventions.verdict import Thresholds
+from mecheval.report import labels as names
 
 Row = Mapping[str, Any]
 HOLDS = Thresholds().holds  # the share from which a verdict, too, says that a token holds the information

@@ -7,12 +7,12 @@ from pathlib import Path
 from types import CodeType
 from typing import Any
 
-from mecheval.errors import CheckFailed, InvalidInput
-from mecheval.experiment import Experiment
+from mecheval.core.errors import CheckFailed, InvalidInput
+from mecheval.core.spec import Spec, canonical_json, digest
 from mecheval.models.config import ModelConfig
-from mecheval.models.named import mixers
+from mecheval.models.registries import mixers
 from mecheval.plugins import apart, checksums, load_plugin, register_class, registered, running
-from mecheval.spec import Spec, canonical_json, digest
+from mecheval.runs.experiment import Experiment
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Subject:
         except CheckFailed as error:
             raise InvalidInput(str(error).splitlines()) from error
         try:
-            build_model(experiment.model, experiment.documents.vocab_size)
+            build_model(experiment.model, experiment.task.vocab_size)
         except Exception as error:  # a stranger's code, longer than it was checked at
             size = f"d_model={experiment.model.d_model} and max_len={experiment.model.max_len}"
             raise InvalidInput(f"{self.architecture} must be built with {size}; it raised {error!r}") from error

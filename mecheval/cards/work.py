@@ -4,15 +4,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from mecheval.cards.contents import BASELINES, experiments
+from mecheval.cards.experiments import BASELINES, experiments
 from mecheval.cards.subject import Subject
+from mecheval.paper.recipes import Scale
 from mecheval.plugins import apart
-from mecheval.recipes import Scale
-from mecheval.sweep.agenda import Agenda, SweepOptions
-from mecheval.sweep.job import Job, Outcome
-from mecheval.sweep.state import State
-from mecheval.sweep.sweep import OPEN, Crew, Watch, carry_out
-from mecheval.sweep.work import work
+from mecheval.sweeps.agenda import Agenda, SweepOptions
+from mecheval.sweeps.job import Job, Outcome
+from mecheval.sweeps.state import State
+from mecheval.sweeps.sweep import OPEN, Crew, Watch, carry_out
+from mecheval.sweeps.worker import work
 
 RECIPE = "card"
 
@@ -44,7 +44,7 @@ class Part:
             return carry_out(self.agenda, self._crew, watch=watch)
 
     def _crew(self) -> Crew:
-        from mecheval.sweep.local import Local
+        from mecheval.sweeps.local import Local
 
         return Here() if self.known else Local(self.agenda.options.workers)
 

@@ -2,12 +2,11 @@
 
 from typer.models import CommandInfo
 
-from mecheval.cli import bench, card, claims, compare, demo, intervene, look, report, run, sweep
+from mecheval.cli import card, claims, compare, demo, intervene, look, report, run, sweep
 from mecheval.cli.app import app, main, script
 
 __all__ = [
     "app",
-    "bench",
     "card",
     "claims",
     "compare",
@@ -39,7 +38,6 @@ _COMMANDS = {
     "sample": "documents with roles, corrupted twins and trees",
     "describe": "what a data set is really like, or what a model costs",
     "check": "whether a task, a mixer or a model keeps its promises",
-    "bench": "how fast all this is here, as ratios",
 }
 
 

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 from typer.exceptions import TyperException
 
-from mecheval.errors import Interrupted, InvalidInput, MechevalError
+from mecheval.core.errors import Interrupted, InvalidInput, MechevalError
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 
@@ -104,7 +104,7 @@ def all_of(*steps: Callable[[], Any]) -> list[Any]:
 
 
 def drawing() -> AbstractContextManager[Any]:
-    from mecheval.terminal import working
+    from mecheval.terminal.tables import working
 
     return working("drawing documents (compiled on first use)")
 

@@ -7,7 +7,7 @@ import typer
 
 from mecheval.cli.app import Json, Plugins, app, print_json
 from mecheval.cli.sweep import Workers
-from mecheval.errors import RunFailed
+from mecheval.core.errors import RunFailed
 
 if TYPE_CHECKING:
     from mecheval.cards.card import Card
@@ -29,12 +29,12 @@ def card(
 
     It is examined, trained on both tasks, looked into and judged. The same command goes on after a kill.
     """
-    from mecheval.sweep.agenda import SweepOptions
+    from mecheval.sweeps.agenda import SweepOptions
 
     options = SweepOptions() if workers is None else SweepOptions(workers=workers)
     files = [str(path) for path in plugin or []]
-    from mecheval import terminal
     from mecheval.cards.card import card as made
+    from mecheval.terminal import tables as terminal
 
     if dry_run:
         _print_estimate(subject, scale, out, options.workers, files, as_json)
@@ -56,7 +56,7 @@ def _table(found: "Card") -> Any:
     from rich.table import Table
     from rich.text import Text
 
-    from mecheval.report import names
+    from mecheval.report import labels as names
 
     table = Table(box=None, pad_edge=False)
     for name in ("task", "architecture"):
@@ -72,10 +72,11 @@ def _table(found: "Card") -> Any:
 
 
 def _print_estimate(subject: str, scale: str, out: Path, workers: int, files: list[str], as_json: bool) -> None:
-    from mecheval import board, terminal
     from mecheval.cards.card import prepared
     from mecheval.cards.work import home, to_run
-    from mecheval.sweep.estimate import estimate
+    from mecheval.sweeps.estimate import estimate
+    from mecheval.terminal import sweep_view as board
+    from mecheval.terminal import tables as terminal
 
     who, size, found = prepared(subject, scale, out, workers, files)
     todo, total = to_run(found), sum(len(part.agenda.experiments) for part in found)

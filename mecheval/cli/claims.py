@@ -20,14 +20,14 @@ def claims(
     as_json: Json = False,
 ) -> None:
     """Says which of the paper's claims hold for the runs of its recipes, by fixed rules, with intervals over seeds."""
+    from mecheval.paper.claims import CLAIMS
     from mecheval.report.claims import asked, records
-    from mecheval.report.paper_claims import CLAIMS
 
     findings = asked(CLAIMS, folders)
     if as_json:
         print_json(records(findings))
         return
-    from mecheval import terminal
+    from mecheval.terminal import tables as terminal
 
     console = terminal.console()
     for part in _shown(findings):

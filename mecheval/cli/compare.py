@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.text import Text
 
-    from mecheval.report.contrasts import Comparison
+    from mecheval.report.compare import Comparison
 
 
 @app.command(epilog="Example: mecheval compare runs --by architecture")
@@ -37,7 +37,7 @@ def compare(
     as_json: Json = False,
 ) -> None:
     """Says whether groups of runs differ by more than their seeds do: differences, intervals, corrected p."""
-    from mecheval.report import contrasts
+    from mecheval.report import compare as contrasts
 
     if out:
         from mecheval.report.files import check_ending
@@ -46,8 +46,8 @@ def compare(
     wanted: Any = {"metrics": metric or ("accuracy", "likelihood"), "roles": role or (), "correction": correction}
     found = contrasts.compare(*folders, by=by, **wanted)
     if out:
-        from mecheval.report.figures.forest import forest
         from mecheval.report.files import save
+        from mecheval.report.parts.forest import forest
 
         save(forest(found), out)
     if as_json:
@@ -58,7 +58,7 @@ def compare(
     elif csv:
         found.table.to_csv(sys.stdout, index=False)
     else:
-        from mecheval import terminal
+        from mecheval.terminal import tables as terminal
 
         console = terminal.console()
         for part in _shown(found):
@@ -72,7 +72,7 @@ def _shown(found: "Comparison") -> "Iterator[RenderableType]":
     from rich.table import Table
     from rich.text import Text
 
-    from mecheval.terminal import title
+    from mecheval.terminal.tables import title
 
     for setting, pairs in found.table.groupby("setting", sort=False):
         yield title(str(setting))

@@ -9,10 +9,10 @@ import typer
 
 from mecheval.cli.app import Seed, app, drawing
 from mecheval.cli.sweep import Workers
-from mecheval.errors import RunFailed
+from mecheval.core.errors import RunFailed
 
 if TYPE_CHECKING:
-    from mecheval.experiment import Experiment
+    from mecheval.runs.experiment import Experiment
 
 INTRODUCTION = (
     "Seven architectures learn to recall. A document has some pairs of a key and a value, then one of the keys; the "
@@ -31,15 +31,15 @@ def demo(
     workers: Workers = None,
 ) -> None:
     """Trains seven architectures on a small recall task and says how each of them recalls; minutes on two cores."""
-    from mecheval.recipes import named, scale_named
-    from mecheval.sweep.agenda import SweepOptions
+    from mecheval.paper.recipes import named, scale_named
+    from mecheval.sweeps.agenda import SweepOptions
 
     options = SweepOptions() if workers is None else SweepOptions(workers=workers)
     experiments = named("demo").experiments(replace(scale_named("quick"), seeds=(seed,)))
     folder = out or Path("runs") / f"demo-{seed}"
     _introduce(experiments[0])
-    from mecheval.board import board, failures
-    from mecheval.sweep.sweep import sweep
+    from mecheval.sweeps.sweep import sweep
+    from mecheval.terminal.sweep_view import board, failures
 
     with board(options.workers) as watch:
         states = [state.to_dict() for state in sweep(experiments, folder, options, "demo", "quick", watch)]
@@ -49,21 +49,21 @@ def demo(
 
 
 def _introduce(experiment: "Experiment") -> None:
-    from mecheval import terminal
-    from mecheval.tasks import records
+    from mecheval.tasks import sample as records
+    from mecheval.terminal import tables as terminal
 
     console = terminal.console()
     console.print(INTRODUCTION.format(steps=experiment.train.total))
     with drawing():
-        (record,) = records.sample(experiment.documents, 1, experiment.seed)
+        (record,) = records.sample(experiment.task, 1, experiment.seed)
     console.print(terminal.legend(), terminal.document(record, console.width), "", sep="\n")
 
 
 def _conclude(folder: Path) -> None:
-    from mecheval import terminal
     from mecheval.report.files import write_page
     from mecheval.report.study import Study
     from mecheval.report.verdicts import verdicts
+    from mecheval.terminal import tables as terminal
 
     study = Study.read(folder)
     console = terminal.console()

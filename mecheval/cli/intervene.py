@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from mecheval.cli.app import Json, Plugins, app, load, print_json, whole
-from mecheval.errors import InvalidInput
+from mecheval.core.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from mecheval.experiment import Experiment
     from mecheval.interventions.options import GridOptions
-    from mecheval.tasks.records import Record
+    from mecheval.runs.experiment import Experiment
+    from mecheval.tasks.sample import Record
 
 Places = Annotated[list[str] | None, typer.Option("--role", metavar="ROLE", help="at which token: a role, value+1, @5")]
 Sites = Annotated[
@@ -41,26 +41,27 @@ def intervene(
     as_json: Json = False,
 ) -> None:
     """Puts activations of one run into another, at every site and role, and says what comes back."""
+    from mecheval.core.options import validate
     from mecheval.interventions.options import GridOptions
-    from mecheval.options import checked
 
     wanted: dict[str, Any] = {"role": role, "corrupt": corrupt, "kind": kind, "condition": condition, "metric": metric}
     wanted |= {"documents": documents, "document": document, "memory": memory}
-    options = GridOptions(**checked(GridOptions, wanted))
+    options = GridOptions(**validate(GridOptions, wanted))
     if not run.is_dir():
         raise InvalidInput(f"RUN={str(run)!r} must be the folder of a finished run")
     load(plugin)
-    from mecheval import pictures, terminal
-    from mecheval.interventions.records import layers_of
-    from mecheval.metrics.judgement import lacking
-    from mecheval.metrics.mechanism import judged
-    from mecheval.metrics.restoration import rows
+    from mecheval.interventions.grid import layers_of
+    from mecheval.interventions.grid_eval import lacking
+    from mecheval.interventions.restoration import rows
+    from mecheval.interventions.verdict import judged
     from mecheval.models.site import sites
-    from mecheval.trained import trained
+    from mecheval.runs.trained import trained
+    from mecheval.terminal import grid_view as pictures
+    from mecheval.terminal import tables as terminal
 
     model, experiment, found = trained(run)
     record = _record(experiment, options)
-    with pictures.progress(f"{experiment.task} · {experiment.model.architecture}") as told:
+    with pictures.progress(f"{experiment.task_spec} · {experiment.model.architecture}") as told:
         grid = _grid(model, experiment, site, options, told)
     measured = [row.to_dict() for row in rows(grid, found.outcome["steps"])]
     verdict = None if record else judged(grid, layers_of(sites(model)))
@@ -70,7 +71,7 @@ def intervene(
         print_json({"run": str(run), "rows": [_plain(row) for row in measured], **shown, **why})
         return
     console = terminal.console()
-    console.print(terminal.title(experiment.task, experiment.model.architecture, f"{corrupt} corrupted by {kind}"))
+    console.print(terminal.title(experiment.task_spec, experiment.model.architecture, f"{corrupt} corrupted by {kind}"))
     if record:
         console.print(terminal.legend(), "", sep="\n")
         console.print(pictures.heat_map(record, measured, metric, console.width))
@@ -84,9 +85,9 @@ def intervene(
 
 def _grid(model: Any, experiment: "Experiment", sites: list[str] | None, options: "GridOptions", told: Any) -> Any:
     from mecheval.interventions.interchange import ROLES, interchange
-    from mecheval.interventions.places import every_position
+    from mecheval.interventions.positions import every_position
 
-    task, seed, roles, documents, start = experiment.documents, experiment.seed, options.role, options.documents, 0
+    task, seed, roles, documents, start = experiment.task, experiment.seed, options.role, options.documents, 0
     if options.document is not None:
         start, documents = options.document, 1
         roles = every_position(task.documents(seed, "test", start, start + 1))
@@ -108,11 +109,11 @@ def _grid(model: Any, experiment: "Experiment", sites: list[str] | None, options
 
 def _record(experiment: "Experiment", options: "GridOptions") -> "Record | None":
     """The document that is asked for, if one is; it must lose its answer."""
-    from mecheval.tasks.records import sample
+    from mecheval.tasks.sample import sample
 
     if options.document is None:
         return None
-    task, seed, how = experiment.documents, experiment.seed, (options.corrupt, options.kind)
+    task, seed, how = experiment.task, experiment.seed, (options.corrupt, options.kind)
     (record,) = sample(task, 1, seed, "test", options.document, *how)
     if not record.corrupted.usable:
         first = max(0, options.document - NEAR)

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import typer
 
 from mecheval.cli.app import Json, Plugins, Seed, all_of, app, build_task, drawing, load, print_json, whole
-from mecheval.errors import InvalidInput
+from mecheval.core.errors import InvalidInput
 
 TaskText = Annotated[str, typer.Argument(metavar="TASK", help="a task with options, a preset, or file.py:Class")]
 NameText = Annotated[
@@ -26,18 +26,18 @@ def sample(
     as_json: Json = False,
 ) -> None:
     """Shows documents with their roles, their corrupted twins and their trees."""
-    from mecheval.options import checked
-    from mecheval.tasks import records
+    from mecheval.core.options import validate
+    from mecheval.tasks import sample as records
 
     wanted = {"n": n, "seed": seed, "split": split, "start": start, "role": role, "kind": kind}
     load(plugin)
-    built, settings = all_of(lambda: build_task(task), lambda: checked(records.sample, wanted, given=("task",)))
+    built, settings = all_of(lambda: build_task(task), lambda: validate(records.sample, wanted, given=("task",)))
     with drawing():
         found = records.sample(built, **settings)
     if as_json:
         print_json([record.to_dict() for record in found])
         return
-    from mecheval import terminal
+    from mecheval.terminal import tables as terminal
 
     console = terminal.console()
     console.print(terminal.title(task, split, f"seed {seed}", f"{role} corrupted by {kind}"))
@@ -63,15 +63,15 @@ def describe(
     as_json: Json = False,
 ) -> None:
     """Says what a data set is really like, or what a model costs."""
-    from mecheval import terminal
-    from mecheval.options import checked
+    from mecheval.core.options import validate
     from mecheval.plugins import is_model
-    from mecheval.tasks import honesty
+    from mecheval.tasks import dataset_stats as honesty
+    from mecheval.terminal import tables as terminal
 
     load(plugin)
     if is_model(_named(name)):
         model = _model(name, d_model, layers)
-        from mecheval.models.facts import describe_model
+        from mecheval.models.cost import describe_model
 
         costs = describe_model(model)
         if as_json:
@@ -81,7 +81,7 @@ def describe(
             terminal.console().print(title, terminal.costs(costs), "", sep="\n")
         return
     wanted = {"seed": seed, "train": train, "evaluation": evaluation}
-    built, settings = all_of(lambda: build_task(name), lambda: checked(honesty.describe, wanted, given=("task",)))
+    built, settings = all_of(lambda: build_task(name), lambda: validate(honesty.describe, wanted, given=("task",)))
     with drawing():
         facts = honesty.describe(built, **settings)
     if as_json:
@@ -99,14 +99,16 @@ def list_(
     as_json: Json = False,
 ) -> None:
     """Lists what can be named: with every option, or with every site of a model."""
-    from mecheval import terminal
-    from mecheval.models.named import architectures, mixers, models
-    from mecheval.options import nearest
+    from mecheval.core.options import did_you_mean
+    from mecheval.models.registries import architectures, mixers, models
     from mecheval.tasks import tasks
+    from mecheval.terminal import tables as terminal
 
     registries = {"tasks": (tasks,), "architectures": (architectures, models), "mixers": (mixers,)}
     if what not in (*registries, "recipes", "sites"):
-        raise InvalidInput(f"nothing to list by the name {what!r}{nearest(what, [*registries, 'recipes', 'sites'])}")
+        raise InvalidInput(
+            f"nothing to list by the name {what!r}{did_you_mean(what, [*registries, 'recipes', 'sites'])}"
+        )
     if (what == "sites") != (model is not None):
         raise InvalidInput("'list sites' must name a MODEL, as in 'mecheval list sites mamba', and nothing else may")
     load(plugin)
@@ -131,8 +133,8 @@ def list_(
 
 
 def _print_recipes(as_json: bool) -> None:
-    from mecheval import terminal
-    from mecheval.recipes import all_recipes
+    from mecheval.paper.recipes import all_recipes
+    from mecheval.terminal import tables as terminal
 
     found = [{"name": own.name, "figure": own.figure, "summary": own.summary} for own in all_recipes().values()]
     if as_json:

@@ -21,9 +21,9 @@ def figure(
     as_json: Json = False,
 ) -> None:
     """Draws a figure of the paper, or one beyond it, from the runs of its recipe."""
-    from mecheval.report.figures import all_figures
-    from mecheval.report.figures.drawing import draw, named
+    from mecheval.report.drawing import draw, named
     from mecheval.report.files import check_ending, default_files, records, save
+    from mecheval.report.parts import all_figures
     from mecheval.report.study import Study
 
     all_figures()
@@ -51,10 +51,10 @@ def report(
     as_json: Json = False,
 ) -> None:
     """Writes one page about folders of runs: verdicts, figures, training, data, what failed. It needs no network."""
-    from mecheval import terminal
     from mecheval.report.facts import counts
     from mecheval.report.files import write_page
     from mecheval.report.study import Study
+    from mecheval.terminal import tables as terminal
 
     path = out or (Path() if len(folders) > 1 else folders[0]) / "report.html"
     with terminal.working("reading runs, drawing figures and documents"):

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from mecheval.cli.app import Json, Plugins, all_of, app, load, print_json, whole
-from mecheval.errors import InvalidInput, StoreError
+from mecheval.core.errors import InvalidInput, StoreError
 
 Words = Annotated[
     list[str] | None,
@@ -34,26 +34,26 @@ def run(
     as_json: Json = False,
 ) -> None:
     """Trains and measures one experiment; the same command goes on after a kill, and shows what is finished."""
-    from mecheval.experiment import Settings
-    from mecheval.loggers import logger
-    from mecheval.options import checked
+    from mecheval.core.options import validate
     from mecheval.plugins import checksums
+    from mecheval.runs.experiment import Settings
+    from mecheval.runs.loggers import logger
 
     wanted = {"device": device, "threads": threads, "save_every": save_every}
     load(plugin)
     experiment, settings, loggers = all_of(
         lambda: _experiment(words or [], file),
-        lambda: Settings(**checked(Settings, wanted, given=("plugins",)), plugins=checksums()),
+        lambda: Settings(**validate(Settings, wanted, given=("plugins",)), plugins=checksums()),
         lambda: [logger(name) for name in log or []],
     )
-    from mecheval.progress import progress
-    from mecheval.runner import run as carry_out
+    from mecheval.runs.run import run as carry_out
+    from mecheval.terminal.live import progress
 
     found = carry_out(experiment, out, settings, [progress(), *loggers])
     if as_json:
         print_json(found.summary())
         return
-    from mecheval import terminal
+    from mecheval.terminal import tables as terminal
 
     terminal.console().print(terminal.run_summary(experiment.fields(), found.summary()))
 
@@ -61,13 +61,13 @@ def run(
 @app.command(epilog="Example: mecheval runs runs")
 def runs(folder: Folder, as_json: Json = False) -> None:
     """Lists the runs in a folder: finished, on their way, killed, damaged."""
-    from mecheval.results.store import Results
+    from mecheval.results.table import Results
 
     found = Results(folder)
     if as_json:
         print_json(found.runs())
         return
-    from mecheval import terminal
+    from mecheval.terminal import tables as terminal
 
     console = terminal.roomy_console()
     console.print(terminal.run_table(found.runs(), found.rows(), console.width))
@@ -82,7 +82,7 @@ def results(
     as_json: Json = False,
 ) -> None:
     """Prints every measurement of every run, or the answer to a question about them."""
-    from mecheval.results.store import Results
+    from mecheval.results.table import Results
 
     table = Results(folder).sql(sql)
     if parquet is not None:
@@ -97,17 +97,17 @@ def results(
     elif csv:
         table.to_csv(sys.stdout, index=False)
     else:
-        from mecheval import terminal
+        from mecheval.terminal import tables as terminal
 
         console = terminal.roomy_console()
         console.print(terminal.frame(table, console.width))
 
 
 def _experiment(words: list[str], file: Path | None) -> Any:
-    from mecheval.experiment import Experiment
-    from mecheval.fields import OVERRIDE, Written, from_toml, from_words
-    from mecheval.models.named import mixers
+    from mecheval.models.registries import mixers
     from mecheval.plugins import registered
+    from mecheval.runs.experiment import Experiment
+    from mecheval.runs.overrides import OVERRIDE, Written, from_toml, from_words
     from mecheval.tasks import tasks
 
     names = [word for word in words if not OVERRIDE.fullmatch(word)]

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from mecheval.cli.app import Json, Plugins, all_of, app, load, print_json, whole
-from mecheval.errors import InvalidInput, RunFailed
+from mecheval.core.errors import InvalidInput, RunFailed
 
 if TYPE_CHECKING:
-    from mecheval.experiment import Experiment
-    from mecheval.sweep.agenda import Agenda
-    from mecheval.sweep.sweep import Crew
+    from mecheval.runs.experiment import Experiment
+    from mecheval.sweeps.agenda import Agenda
+    from mecheval.sweeps.sweep import Crew
 
 Workers = Annotated[
     int | None, typer.Option(parser=whole, metavar="INTEGER", help="processes at once; all cores if left out")
@@ -51,9 +51,9 @@ def sweep(
 
     'sweep status DIR' says how they stand, 'sweep retry DIR' runs again those that failed.
     """
-    from mecheval.results.workplace import FAILED
-    from mecheval.sweep.agenda import Agenda, SweepOptions
-    from mecheval.sweep.sweep import OPEN
+    from mecheval.runs.pending import FAILED
+    from mecheval.sweeps.agenda import Agenda, SweepOptions
+    from mecheval.sweeps.sweep import OPEN
 
     wanted: dict[str, Any] = {"workers": workers, "timeout": timeout, "save_every": save_every, "shuffle": shuffle}
     given = {name: value for name, value in wanted.items() if value is not None}
@@ -92,7 +92,7 @@ def _place(recipe: str, folder: Path | None, out: Path | None, scale: str) -> Pa
 
 
 def _one_way(ray: str | None, slurm: bool) -> None:
-    from mecheval.sweep.cluster import check_address
+    from mecheval.sweeps.ray import check_address
 
     if slurm and ray is not None:
         raise InvalidInput("--ray and --slurm must not both be given")
@@ -103,15 +103,15 @@ def _one_way(ray: str | None, slurm: bool) -> None:
 def _experiments(recipe: str, scale: str) -> "list[Experiment]":
     if recipe in VERBS:
         return []
-    from mecheval.recipes import named, scale_named
+    from mecheval.paper.recipes import named, scale_named
 
     found, size = all_of(lambda: named(recipe), lambda: scale_named(scale))
     return found.experiments(size)
 
 
 def _carry_out(agenda: "Agenda", only: Sequence[str], ray: str | None, as_json: bool) -> None:
-    from mecheval.board import board, failures
-    from mecheval.sweep.sweep import carry_out
+    from mecheval.sweeps.sweep import carry_out
+    from mecheval.terminal.sweep_view import board, failures
 
     with board(agenda.options.workers) as watch, _crew(agenda, ray) as crew:
         found = [state.to_dict() for state in carry_out(agenda, crew, only, watch)]
@@ -124,7 +124,7 @@ def _carry_out(agenda: "Agenda", only: Sequence[str], ray: str | None, as_json: 
 @contextmanager
 def _crew(agenda: "Agenda", ray: str | None) -> "Iterator[Callable[[], Crew]]":
     """How to come by it: workers of this machine get ready at once, a cluster is asked if there is work."""
-    from mecheval.sweep.local import Local
+    from mecheval.sweeps.local import Local
 
     if ray is None:
         local = Local(agenda.options.workers)
@@ -133,15 +133,15 @@ def _crew(agenda: "Agenda", ray: str | None) -> "Iterator[Callable[[], Crew]]":
         finally:
             local.stop()
         return
-    from mecheval.sweep.cluster import Cluster
+    from mecheval.sweeps.ray import Cluster
 
     yield lambda: Cluster(ray, agenda.options.workers)
 
 
 def _print_status(place: Path, as_json: bool) -> None:
     from mecheval.results.plan import Plan
-    from mecheval.results.store import Results
-    from mecheval.sweep.state import progress
+    from mecheval.results.table import Results
+    from mecheval.sweeps.state import progress
 
     plan = Plan.read(place)
     if plan is None:
@@ -150,7 +150,7 @@ def _print_status(place: Path, as_json: bool) -> None:
     found = [{**state, **(progress(Path(state["folder"])) if state["status"] == "running" else {})} for state in found]
     _print_states(plan.recipe, plan.scale, place, found, as_json)
     if not as_json:
-        from mecheval.board import failures
+        from mecheval.terminal.sweep_view import failures
 
         print(*failures(found), sep="\n")
 
@@ -160,7 +160,8 @@ def _print_states(recipe: str, scale: str, place: Path, found: Sequence[dict[str
         counts = Counter(state["status"] for state in found)
         print_json({"recipe": recipe, "scale": scale, "folder": str(place), "counts": counts, "runs": found})
         return
-    from mecheval import board, terminal
+    from mecheval.terminal import sweep_view as board
+    from mecheval.terminal import tables as terminal
 
     console = terminal.console()
     console.print(terminal.title(recipe, scale, str(place)))
@@ -168,9 +169,10 @@ def _print_states(recipe: str, scale: str, place: Path, found: Sequence[dict[str
 
 
 def _print_estimate(agenda: "Agenda", only: Sequence[str], as_json: bool) -> None:
-    from mecheval import board, terminal
-    from mecheval.sweep.estimate import estimate
-    from mecheval.sweep.reuse import offered
+    from mecheval.sweeps.estimate import estimate
+    from mecheval.sweeps.reuse import offered
+    from mecheval.terminal import sweep_view as board
+    from mecheval.terminal import tables as terminal
 
     states = agenda.states()
     todo = [state for state in states if state.status in only and not offered(state, agenda.options.reuse)]
@@ -194,7 +196,7 @@ def _print_estimate(agenda: "Agenda", only: Sequence[str], as_json: bool) -> Non
 
 
 def _submit(agenda: "Agenda", only: Sequence[str], workers: int | None, as_json: bool) -> None:
-    from mecheval.sweep.slurm import submit
+    from mecheval.sweeps.slurm import submit
 
     arrays, runs = submit(agenda, only, workers)
     if as_json:

@@ -18,21 +18,22 @@ import torch
 from jaxtyping import Bool
 from numpy import ndarray
 
-from mecheval.errors import InvalidInput
+from mecheval.core.errors import InvalidInput
+from mecheval.core.options import did_you_mean
+from mecheval.interventions.grid import Cell, Grid
 from mecheval.interventions.options import MEMORY, Condition
-from mecheval.interventions.places import Places, positions
-from mecheval.interventions.records import Cell, Grid, Values
-from mecheval.interventions.scores import Reader
+from mecheval.interventions.positions import Places, positions
 from mecheval.interventions.trace import Trace, is_idle, patched, traced
+from mecheval.metrics.measurement import Values
+from mecheval.metrics.readout import Reader
 from mecheval.models.build import Model, resumes
+from mecheval.models.inputs import Batch
 from mecheval.models.site import record
 from mecheval.models.site import sites as all_sites
-from mecheval.options import nearest
-from mecheval.tasks.batch import Documents
 from mecheval.tasks.corruption import Kind, Role
-from mecheval.tasks.held_out import Split
+from mecheval.tasks.documents import Documents
+from mecheval.tasks.splits import Split
 from mecheval.tasks.task import Task
-from mecheval.training.batches import Batch
 
 ROLES = ("key", "value", "next_key", "divider", "query")
 
@@ -160,7 +161,7 @@ def _check(model: Model, names: Sequence[str], roles: Sequence[str], conditions:
     known, asked = all_sites(model), {"sites": names, "roles": roles, "conditions": conditions}
     empty = [f"{what} must name at least one" for what, given in asked.items() if not given]
     empty += [f"documents={documents} must be at least 1"] if documents < 1 else []
-    problems = [f"no site {name!r}{nearest(name, known)}" for name in names if name not in known]
+    problems = [f"no site {name!r}{did_you_mean(name, known)}" for name in names if name not in known]
     allowed = get_args(Condition)
     problems += [f"condition={c!r} must be one of {', '.join(allowed)}" for c in conditions if c not in allowed]
     if empty or problems:

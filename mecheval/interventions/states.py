@@ -16,19 +16,18 @@ from jaxtyping import Bool, Float, Float64, Int64
 from numpy import ndarray
 from torch import Tensor, nn
 
-from mecheval.errors import InvalidInput
+from mecheval.core.errors import InterventionError, InvalidInput
 from mecheval.interventions.options import MEMORY
-from mecheval.interventions.records import NotHit
 from mecheval.models.build import Model, ours
 from mecheval.models.edits import Positions, put, take
+from mecheval.models.inputs import Batch
 from mecheval.models.language_model import LanguageModel
 from mecheval.models.ops.reads import gathered
 from mecheval.models.site import patch, record, sites
-from mecheval.tasks.batch import Documents
 from mecheval.tasks.corruption import Corruptible
-from mecheval.tasks.held_out import Split
+from mecheval.tasks.documents import Documents
+from mecheval.tasks.splits import Split
 from mecheval.tasks.task import Task
-from mecheval.training.batches import Batch
 
 NEEDED = "only of their mixers is it known how a state is read"
 WIDTHS = (1, 2, 4, 8, 16)  # tokens that a short convolution may see
@@ -124,7 +123,7 @@ def _said(model: LanguageModel, layer: int, docs: Documents, of: Documents) -> S
         S_t = S[row, np.minimum(step, last[row])]
         said[row, step] = (_added(mixer, x[row], S_t, query[row]) - empty[row]).double().cpu()
     if not said.isfinite().all():
-        raise NotHit(f"layer {layer} has states that are no numbers; nothing can be read off it")
+        raise InterventionError(f"layer {layer} has states that are no numbers; nothing can be read off it")
     return said
 
 

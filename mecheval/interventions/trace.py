@@ -10,15 +10,16 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from mecheval.interventions.places import Places
-from mecheval.interventions.records import NotHit, layer_of
+from mecheval.core.errors import InterventionError
+from mecheval.interventions.grid import layer_of
+from mecheval.interventions.positions import Places
 from mecheval.models.build import Model, resumes
 from mecheval.models.edits import put, take
+from mecheval.models.inputs import Batch
 from mecheval.models.language_model import Block, LanguageModel
 from mecheval.models.ops.reads import gathered
 from mecheval.models.site import Edit, Site, patch, record, sites
-from mecheval.tasks.batch import Documents
-from mecheval.training.batches import Batch
+from mecheval.tasks.documents import Documents
 
 BEHIND_MIXER = ("mixer_out", "mlp_in", "mlp_out", "block_out")
 
@@ -60,7 +61,7 @@ def traced(model: Model, docs: Documents, names: Sequence[str], places: Mapping[
         logits = model(batch.tokens, batch.at)[:, 0]
     for name in names:
         if (name, next(iter(places))) not in values:
-            raise NotHit(f"the patch at {name} was hit 0 times; it must be hit once")
+            raise InterventionError(f"the patch at {name} was hit 0 times; it must be hit once")
     query = torch.from_numpy(docs.queries[:, 0]).long()
     between = [seen[name] for name in inputs], [seen[name] for name in mixed]
     return Trace(batch.tokens, *between, values, query, logits)
@@ -78,13 +79,13 @@ def patched(
         hits.append(name)
         changed = put(new, at)(x, site)
         if torch.equal(changed, x) and not torch.equal(take(x, at, site.time), new.to(x)):
-            raise NotHit(f"the patch at {name} changed nothing although what was put in is different")
+            raise InterventionError(f"the patch at {name} changed nothing although what was put in is different")
         return changed
 
     with patch(model, {name: edit}):
         logits = _resumed(model, name, base, where) if resumes(model) else _whole(model, base, where)
     if len(hits) != 1:
-        raise NotHit(f"the patch at {name} was hit {len(hits)} times; it must be hit once")
+        raise InterventionError(f"the patch at {name} was hit {len(hits)} times; it must be hit once")
     return logits.chunk(len(values))
 
 

@@ -9,12 +9,12 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float64
 from numpy import ndarray
 
-from mecheval.interventions.scores import read_registered
 from mecheval.metrics.measurement import Measurement
+from mecheval.metrics.readout import read_registered
 from mecheval.metrics.statistics import interval
 from mecheval.models.build import Model
-from mecheval.tasks.batch import Documents
-from mecheval.training.batches import Batch
+from mecheval.models.inputs import Batch
+from mecheval.tasks.documents import Documents
 
 BLOCK = 128  # documents of a forward pass
 Columns = Mapping[str, Float64[ndarray, " n"]]

@@ -3,6 +3,12 @@
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from jaxtyping import Float64
+from numpy import ndarray
+
+METRICS = ("likelihood", "accuracy", "logit", "kl")
+Values = dict[str, Float64[ndarray, " n"]]  # by metric, a number for each document
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:

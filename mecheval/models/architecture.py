@@ -8,7 +8,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from mecheval.models.choices import (
+from mecheval.core.spec import Spec
+from mecheval.models.mixer_options import (
     ChannelState,
     DeltaBackend,
     Expand,
@@ -23,7 +24,6 @@ from mecheval.models.choices import (
     Skip,
     SSMState,
 )
-from mecheval.spec import Spec
 
 Positions = Annotated[bool, Field(description="learned absolute positions added to the embedding")]
 

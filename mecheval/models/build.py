@@ -5,12 +5,12 @@ from typing import TypeGuard
 import torch
 from torch import nn
 
-from mecheval.errors import InvalidInput
+from mecheval.core.errors import InvalidInput
+from mecheval.core.spec import Spec
 from mecheval.models.config import ModelConfig, build_architecture
-from mecheval.models.foreign import Foreign
+from mecheval.models.external import Foreign
 from mecheval.models.language_model import LanguageModel
-from mecheval.models.named import models
-from mecheval.spec import Spec
+from mecheval.models.registries import models
 
 Model = LanguageModel | Foreign  # model(tokens, at) gives logits where they are read, and it has sites
 

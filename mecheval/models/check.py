@@ -7,13 +7,13 @@ import torch
 from jaxtyping import Float64
 from torch import Tensor, nn
 
-from mecheval.errors import CheckFailed
+from mecheval.core.errors import CheckFailed
+from mecheval.core.options import where
 from mecheval.models.config import build_architecture
 from mecheval.models.edits import add
-from mecheval.models.named import mixers
 from mecheval.models.ops.reads import gathered
+from mecheval.models.registries import mixers
 from mecheval.models.site import patch, record, sites
-from mecheval.options import where
 
 BATCH, CUTS, TOLERANCE = 3, 20, 1e-9
 Stream = Float64[Tensor, "batch time d_model"]

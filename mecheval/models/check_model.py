@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
-from mecheval.errors import CheckFailed, InvalidInput
+from mecheval.core.errors import CheckFailed, InvalidInput
 from mecheval.models.build import Model, build_model, resumes
 from mecheval.models.check import BATCH, CUTS
 from mecheval.models.config import ModelConfig, build_architecture

@@ -1,22 +1,23 @@
 """What determines a model, without torch: it is checked before anything heavy is loaded."""
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Annotated
 
 from pydantic import Field
 
+from mecheval.core.options import validate
+from mecheval.core.registry import Registry
+from mecheval.core.spec import Spec
 from mecheval.models.architecture import Architecture
-from mecheval.models.named import architectures, mixers, models
-from mecheval.options import checked
-from mecheval.registry import Registry
-from mecheval.spec import Spec
+from mecheval.models.registries import architectures, mixers, models
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class ModelConfig:
     """Everything that determines a model but its vocabulary and seed. `init_*` are multiples of the paper's start."""
 
     architecture: Annotated[str, Field(description="an architecture, a mixer or a model, with options")]
+    _: KW_ONLY
     d_model: Annotated[int, Field(ge=1, le=2**16, description="width of the stream")] = 64
     layers: Annotated[int, Field(ge=1, le=256, description="blocks")] = 2
     max_len: Annotated[int, Field(ge=1, le=2**20, description="longest document")] = 1024
@@ -24,7 +25,7 @@ class ModelConfig:
     init_embedding: Annotated[float, Field(gt=0, le=1e3, description="times the start of embeddings")] = 1.0
 
     def __post_init__(self) -> None:
-        for name, value in checked(type(self), vars(self)).items():
+        for name, value in validate(type(self), vars(self)).items():
             object.__setattr__(self, name, value)
         spec = Spec.parse(self.architecture)
         object.__setattr__(self, "architecture", str(_home(spec).shortest(spec)))

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from jaxtyping import Int
 from torch import Tensor
 
-from mecheval.errors import InvalidInput
+from mecheval.core.errors import InvalidInput
 from mecheval.models.site import Edit, Site
 
 Positions = Int[Tensor, " batch"]

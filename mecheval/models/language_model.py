@@ -11,14 +11,14 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from mecheval.errors import InvalidInput
+from mecheval.core.errors import InvalidInput
 from mecheval.models.architecture import Architecture
 from mecheval.models.config import ModelConfig, build_architecture
 from mecheval.models.layers import RMSNorm
 from mecheval.models.mlp import MLP
-from mecheval.models.named import mixers
 from mecheval.models.ops.reads import Reads, gathered
 from mecheval.models.ops.tied_embedding import few_logits, tied_embedding
+from mecheval.models.registries import mixers
 from mecheval.models.site import Site, sites
 
 Stream = Float[Tensor, "batch time d_model"]

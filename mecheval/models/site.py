@@ -9,8 +9,8 @@ from contextlib import contextmanager
 
 from torch import Tensor, nn
 
-from mecheval.errors import InvalidInput
-from mecheval.options import nearest
+from mecheval.core.errors import InvalidInput
+from mecheval.core.options import did_you_mean
 
 Edit = Callable[[Tensor, "Site"], Tensor]
 
@@ -73,7 +73,7 @@ def patch(model: nn.Module, edits: Mapping[str, Edit]) -> Iterator[None]:
     known = sites(model)
     wrong = [name for name in edits if name not in known]
     if wrong:
-        raise InvalidInput(f"no site {name!r}{nearest(name, known)}" for name in wrong)
+        raise InvalidInput(f"no site {name!r}{did_you_mean(name, known)}" for name in wrong)
     added: list[Site] = []
     try:
         for name, edit in edits.items():

@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from mecheval.errors import InvalidInput
+from mecheval.core.errors import InvalidInput
+from mecheval.interventions.verdict import UNSOLVED
 from mecheval.metrics.contrasts import ALPHA, LEAST, contrast
-from mecheval.metrics.mechanism import UNSOLVED
 from mecheval.report.evidence import Evidence, Seeds
 from mecheval.report.study import Study
-from mecheval.results.kept import KEPT
+from mecheval.results.archive import KEPT
 from mecheval.results.plan import PLAN
 
 HOLDS, FAILS, UNTOLD = "holds", "does not hold", "cannot be told"

@@ -6,10 +6,10 @@ from functools import cache, cached_property
 
 from pandas import DataFrame
 
-from mecheval.report import names
+from mecheval.core.spec import Spec
+from mecheval.report import labels as names
 from mecheval.report.study import Study
 from mecheval.report.tables import Reading, at_chosen, behaviour
-from mecheval.spec import Spec
 
 SIZES = ("pairs", "vocab", "max_len")  # options of a task that a scale sets
 Seeds = Mapping[int, float]

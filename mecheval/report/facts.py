@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from mecheval.errors import MechevalError
+from mecheval.core.errors import MechevalError
+from mecheval.core.spec import canonical_json
 from mecheval.report.study import OUTCOMES, Study
-from mecheval.spec import canonical_json
-from mecheval.tasks import honesty as data
+from mecheval.tasks import dataset_stats as data
 from mecheval.tasks import tasks
 
 MOST = data.TRAIN  # documents that are drawn to be looked at: as many as the paper trained on

@@ -9,11 +9,11 @@ from typing import Any
 
 from pandas import DataFrame
 
-from mecheval.errors import InvalidInput, StoreError
+from mecheval.core.errors import InvalidInput, StoreError
+from mecheval.report.figure import Sheet, styled
 from mecheval.report.page import figure_page, page
-from mecheval.report.sheet import Sheet, styled
 from mecheval.report.study import Study
-from mecheval.results.files import write
+from mecheval.runs.files import write
 
 _NO_DATE = {"pdf": {"CreationDate": None}, "svg": {"Date": None}, "png": {"Software": None}}
 

@@ -10,12 +10,12 @@ from typing import Any
 
 from pandas import DataFrame, concat
 
-from mecheval.errors import InvalidInput
-from mecheval.experiment import fields_of
-from mecheval.options import REQUIRED, nearest
-from mecheval.report import names
+from mecheval.core.errors import InvalidInput
+from mecheval.core.options import REQUIRED, did_you_mean
+from mecheval.report import labels as names
 from mecheval.report.study import CELL, OUTCOMES, Study
 from mecheval.report.tables import chosen
+from mecheval.runs.experiment import fields_of
 
 _CELL = CELL[:-1]  # without the setting
 _NO_SETTING = (*_CELL, "train.lr", "seed")
@@ -61,7 +61,7 @@ def field_named(by: str) -> str:
         raise InvalidInput("by='seed' must be another field: seeds are what all others are compared over")
     found = [by] if by in known else [name for name in known if name.endswith(f".{by}")]
     if not found:
-        raise InvalidInput(f"by={by!r}: no such field{nearest(by, known.keys() - {'seed'})}")
+        raise InvalidInput(f"by={by!r}: no such field{did_you_mean(by, known.keys() - {'seed'})}")
     if len(found) > 1:
         raise InvalidInput(f"by={by!r} must be one of {', '.join(found)}")
     return found[0]

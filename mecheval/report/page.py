@@ -16,16 +16,17 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 from pandas import DataFrame
 
-from mecheval.errors import InvalidInput
-from mecheval.report import facts, names
-from mecheval.report.figures import all_figures
-from mecheval.report.figures.beyond import emergence, training
-from mecheval.report.figures.drawing import NothingToDraw, draw, figure_of
-from mecheval.report.figures.verdict import demo
-from mecheval.report.sheet import Sheet, styled
+from mecheval.core.errors import InvalidInput
+from mecheval.paper.beyond import emergence, training
+from mecheval.report import facts
+from mecheval.report import labels as names
+from mecheval.report.drawing import NothingToDraw, draw, figure_of
+from mecheval.report.figure import Sheet, styled
+from mecheval.report.parts import all_figures
 from mecheval.report.study import Study
+from mecheval.report.verdict_figure import demo
 from mecheval.report.verdicts import verdicts
-from mecheval.results.kept import KEPT
+from mecheval.results.archive import KEPT
 
 TEMPLATES = Path(__file__).with_name("templates")
 MOST = 8_000_000  # bytes of a table that is put into the page

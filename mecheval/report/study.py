@@ -7,10 +7,10 @@ from typing import Any
 
 from pandas import DataFrame, Series
 
-from mecheval.errors import InvalidInput
-from mecheval.results.kept import Facts
+from mecheval.core.errors import InvalidInput
+from mecheval.results.archive import Facts
 from mecheval.results.plan import Plan
-from mecheval.results.store import COLUMNS, Results
+from mecheval.results.table import COLUMNS, Results
 
 OUTCOMES = ("done", "diverged", "failed", "missing")
 _CELL = ("task", "model.architecture", "model.d_model", "model.layers")

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from pandas import DataFrame, Series, concat
 
-from mecheval.report.comparison import compared
+from mecheval.paper.comparison import compared
 from mecheval.report.study import CELL, OUTCOMES, Study, outcomes
 
 RESAMPLES = 2000

@@ -6,7 +6,7 @@ from typing import Any
 import altair
 from pandas import DataFrame
 
-from mecheval.report.names import INK, MARKERS
+from mecheval.report.labels import INK, MARKERS
 from mecheval.report.tables import ordered
 
 Chart = Any  # altair's kinds have no name in common that its own functions take

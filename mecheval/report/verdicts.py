@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 from pandas import DataFrame
 
-from mecheval.metrics.mechanism import meaning
-from mecheval.report import names
+from mecheval.interventions.verdict import meaning
+from mecheval.report import labels as names
 from mecheval.report.study import CELL, Study
 from mecheval.report.tables import Reading, at_chosen, behaviour, read
 

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from mecheval.errors import InvalidInput
-from mecheval.results.kept import FACTS, KEPT, Kept
+from mecheval.core.errors import InvalidInput
+from mecheval.core.spec import canonical_json
+from mecheval.results.archive import FACTS, KEPT, Kept
 from mecheval.results.plan import FINISHED, Plan
-from mecheval.results.store import Results
-from mecheval.spec import canonical_json
+from mecheval.results.table import Results
 
 
 def keep(folders: Sequence[Path], out: Path) -> Kept:

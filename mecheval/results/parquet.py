@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mecheval.errors import StoreError
-from mecheval.results.files import TEMPORARY, sync
+from mecheval.core.errors import StoreError
+from mecheval.runs.files import TEMPORARY, sync
 
 if TYPE_CHECKING:
     from pandas import DataFrame

@@ -8,11 +8,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from mecheval.errors import InvalidInput, StoreError
-from mecheval.results.files import Damaged, read_json, write_json
-from mecheval.results.kept import KEPT, Kept, experiment_of
-from mecheval.results.run import PARTIAL
-from mecheval.results.store import Results
+from mecheval.core.errors import InvalidInput, StoreError
+from mecheval.results.archive import KEPT, Kept, experiment_of
+from mecheval.results.table import Results
+from mecheval.runs.files import Damaged, read_json, write_json
+from mecheval.runs.finished import PARTIAL
 
 PLAN = "sweep.json"
 FINISHED = ("done", "diverged")

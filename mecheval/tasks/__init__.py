@@ -1,7 +1,7 @@
 """Room 1, documents: the tasks and where they are registered."""
 
-from mecheval.registry import Registry
-from mecheval.spec import Spec
+from mecheval.core.registry import Registry
+from mecheval.core.spec import Spec
 
 tasks = Registry("task")
 tasks.add("recall", "mecheval.tasks.recall:Recall")

@@ -5,10 +5,10 @@ from typing import cast, get_args
 
 import numpy as np
 
-from mecheval.errors import CheckFailed
-from mecheval.tasks.batch import NO_ANSWER, ROLES, Documents
+from mecheval.core.errors import CheckFailed
 from mecheval.tasks.corruption import Kind, Role
-from mecheval.tasks.honesty import texts
+from mecheval.tasks.dataset_stats import texts
+from mecheval.tasks.documents import NO_ANSWER, ROLES, Documents
 from mecheval.tasks.task import SPLITS, Task
 
 DRAWN = 256

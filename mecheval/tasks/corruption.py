@@ -15,8 +15,8 @@ from jaxtyping import Bool, Int, Int32
 from numpy import ndarray
 from pydantic import Field
 
-from mecheval.options import checked
-from mecheval.tasks.batch import NO_ANSWER, Corrupted, Documents
+from mecheval.core.options import validate
+from mecheval.tasks.documents import NO_ANSWER, Corrupted, Documents
 from mecheval.tasks.philox import below, key_of
 
 Kind = Literal["resample", "swap"]
@@ -46,7 +46,7 @@ class Corruptible(Protocol):
 
 
 def corrupt(task: Corruptible, docs: Documents, role: Role, seed: Seed, kind: Kind = "resample") -> Corrupted:
-    checked(corrupt, {"role": role, "seed": seed, "kind": kind}, given=("task", "docs"))
+    validate(corrupt, {"role": role, "seed": seed, "kind": kind}, given=("task", "docs"))
     if not len(docs):
         return Corrupted(docs, np.zeros(0, bool))
     key = key_of(task.key, "corrupt", kind, role, seed)

@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Int, UInt32, UInt64
 from numpy import ndarray
 
-from mecheval.spec import canonical_json, digest
+from mecheval.core.spec import canonical_json, digest
 
 LANES = 16
 CHUNK = 4 * LANES

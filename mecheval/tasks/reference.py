@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-from mecheval.tasks.batch import BOS, DIVIDER, FIRST_SYMBOL
+from mecheval.tasks.documents import BOS, DIVIDER, FIRST_SYMBOL
 from mecheval.tasks.grammar import Grammar
 
 MIN_SYMBOLS = 3  # shorter strings of the grammar are rejected

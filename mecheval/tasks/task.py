@@ -6,12 +6,12 @@ import numpy as np
 from jaxtyping import Int64
 from numpy import ndarray
 
-from mecheval.errors import InvalidInput
-from mecheval.options import checked, options_of
-from mecheval.spec import Spec
-from mecheval.tasks.batch import Corrupted, Documents
+from mecheval.core.errors import InvalidInput
+from mecheval.core.options import options_of, validate
+from mecheval.core.spec import Spec
 from mecheval.tasks.corruption import Kind, Role, Seed
-from mecheval.tasks.held_out import Split
+from mecheval.tasks.documents import Corrupted, Documents
+from mecheval.tasks.splits import Split
 
 MAX_ATTEMPTS = 10_000
 SPLITS: tuple[Split, ...] = get_args(Split)
@@ -40,7 +40,7 @@ class Task(Protocol):
 
 def settle(task: object) -> None:
     """Checks the fields of a frozen dataclass and keeps them as its annotations want them (0 becomes 0.0)."""
-    values = checked(type(task), {name: getattr(task, name) for name in options_of(type(task))})
+    values = validate(type(task), {name: getattr(task, name) for name in options_of(type(task))})
     for name, value in values.items():
         object.__setattr__(task, name, value)
 
@@ -53,7 +53,7 @@ def spec_of(name: str, task: object) -> Spec:
 
 def numbers(seed: Seed, split: Split, start: int, stop: int) -> Int64[ndarray, " n"]:
     """The documents asked for, as an array; refuses what names no documents."""
-    checked(numbers, {"seed": seed, "split": split, "start": start, "stop": stop})
+    validate(numbers, {"seed": seed, "split": split, "start": start, "stop": stop})
     if not 0 <= start <= stop < 2**62:
         raise InvalidInput(f"documents {start} to {stop} must be 0 ≤ start ≤ stop")
     return np.arange(start, stop, dtype=np.int64)

@@ -5,32 +5,16 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 import numpy as np
-import torch
 from jaxtyping import Bool, Int
 from numpy import ndarray
-from torch import Tensor
 
-from mecheval.tasks.batch import Documents
+from mecheval.tasks.documents import Documents
 from mecheval.tasks.philox import key_of, permutation
 from mecheval.tasks.task import Task
 from mecheval.training.config import TrainConfig
 
 BLOCK = 2**16  # documents
 AHEAD = 16  # buckets of fresh documents that are drawn at once
-
-
-@dataclass(frozen=True)
-class Batch:
-    """Documents as a model reads them."""
-
-    tokens: Int[Tensor, "batch time"]
-    at: Int[Tensor, "batch reads"]
-    answers: Int[Tensor, "batch reads"]
-
-    @classmethod
-    def of(cls, docs: Documents, device: torch.device | str = "cpu") -> "Batch":
-        arrays = (docs.tokens, docs.queries, docs.answers)
-        return cls(*(torch.from_numpy(array).long().to(device) for array in arrays))
 
 
 @dataclass(frozen=True)

@@ -5,11 +5,9 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from mecheval.options import checked
+from mecheval.core.options import validate
 
 Schedule = Literal["cosine", "linear", "constant"]
-GridName = Literal["none", "short", "stream", "all"]
-GridSplit = Literal["test", "dev", "both"]
 Row = dict[str, int | float]  # a line of the curve: the step and what was seen there
 EPOCHS = 16  # §4.1, Associative Recall
 
@@ -56,7 +54,7 @@ class TrainConfig:
     constraints: ClassVar = (_enough_documents, _one_length, _fresh_needs_steps)
 
     def __post_init__(self) -> None:
-        for name, value in checked(type(self), vars(self)).items():
+        for name, value in validate(type(self), vars(self)).items():
             object.__setattr__(self, name, value)
         if self.epochs == EPOCHS:  # the same, said or not
             object.__setattr__(self, "epochs", None)
@@ -65,23 +63,3 @@ class TrainConfig:
     def total(self) -> int:
         """Steps of the whole training; what does not fill a batch at the end of an epoch is left out of it."""
         return self.steps or (self.epochs or EPOCHS) * (self.documents // self.batch)
-
-
-@dataclass(frozen=True, kw_only=True)
-class EvalConfig:
-    """What is measured: on dev during training, on test at its end, where the interventions are, too."""
-
-    documents: Annotated[int, Field(ge=1, le=2**20, description="documents of dev and of test")] = 1024
-    every: Annotated[int, Field(ge=1, le=10**9, description="steps between evaluations on dev")] = 500
-    grid: Annotated[
-        GridName,
-        Field(description="sites of the interventions: what a verdict needs, the stream's, all or none"),
-    ] = "short"
-    grid_documents: Annotated[int, Field(ge=1, le=2**20, description="documents for the interventions")] = 320
-    grid_split: Annotated[GridSplit, Field(description="whose documents these are at the end of training")] = "test"
-    grid_every: Annotated[
-        int, Field(ge=0, le=10**9, description="evaluations between two grids during training, on dev; 0: none")
-    ] = 0
-
-    def __post_init__(self) -> None:
-        checked(type(self), vars(self))

@@ -9,9 +9,10 @@ import torch
 from torch import Tensor
 
 from mecheval.models.build import Model
+from mecheval.models.inputs import Batch
 from mecheval.models.ops.cross_entropy import cross_entropy
 from mecheval.training.adamw import AdamW
-from mecheval.training.batches import Batch, Batches
+from mecheval.training.batches import Batches
 from mecheval.training.config import Row, TrainConfig
 from mecheval.training.schedule import rate
 

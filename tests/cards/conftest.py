@@ -3,7 +3,7 @@
 from functools import cache
 
 import pytest
-from cards.shelf import SOUND, STRANGERS, made
+from support.card_runs import SOUND, THIRD_PARTY, made
 
 
 @pytest.fixture(scope="session")
@@ -18,6 +18,6 @@ def of(shelf):
 
     @cache
     def named(name):
-        return made(f"{STRANGERS / SOUND[name]}:{name}" if name in SOUND else name, shelf)[0]
+        return made(f"{THIRD_PARTY / SOUND[name]}:{name}" if name in SOUND else name, shelf)[0]
 
     return named

@@ -10,19 +10,19 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from cards.shelf import MEAN, SOUND, STRANGERS, alone, made
-from micro import MICRO
-from sweep.bench import Inline, results
+from support.card_runs import MEAN, SOUND, THIRD_PARTY, alone, made
+from support.sweep_runs import Inline, results
+from support.tiny_scale import MICRO
 
 from mecheval import Card, card
-from mecheval.cards.contents import BASELINES, SEEDS, experiments
+from mecheval.cards.experiments import BASELINES, SEEDS, experiments
 from mecheval.cards.subject import Subject
-from mecheval.errors import InvalidInput
-from mecheval.recipes import SCALES, named
+from mecheval.core.errors import InvalidInput
+from mecheval.paper.recipes import SCALES, named
 from mecheval.report.study import Study
 from mecheval.report.verdicts import verdicts
-from mecheval.runner import run
-from mecheval.sweep.job import Outcome
+from mecheval.runs.run import run
+from mecheval.sweeps.job import Outcome
 
 SIZED = replace(MICRO, seeds=SEEDS)
 TESTS = Path(__file__).parents[1]
@@ -108,7 +108,7 @@ def test_mixing_weights_are_on_the_card_of_who_has_them(of):
 def test_the_second_call_trains_nothing(of, shelf):
     found = of("Lstm")
     before = stamps(found.folder)
-    again, started = made(f"{STRANGERS / 'lstm.py'}:Lstm", shelf)
+    again, started = made(f"{THIRD_PARTY / 'lstm.py'}:Lstm", shelf)
     assert started == []
     assert stamps(found.folder) == before
     assert (again.facts, again.html) == (found.facts, found.html)
@@ -125,7 +125,7 @@ def test_a_second_subject_reuses_the_baselines(of, shelf):
 
 def test_other_options_and_a_changed_file_have_cards_of_their_own(of, shelf, tmp_path):
     file = tmp_path / "private.py"
-    shutil.copy(STRANGERS / "private.py", file)
+    shutil.copy(THIRD_PARTY / "private.py", file)
     first, _ = made(f"{file}:Private", shelf)
     assert first.folder == of("Private").folder, "the same file elsewhere"
     file.write_text(file.read_text().replace("cumsum(dim=1)", "cumsum(dim=1) * 2"))
@@ -137,7 +137,7 @@ def test_other_options_and_a_changed_file_have_cards_of_their_own(of, shelf, tmp
 def test_a_killed_card_goes_on_where_it_was(of, shelf, tmp_path):
     of("Lstm")
     shutil.copytree(shelf / "card-baselines-micro", tmp_path / "card-baselines-micro")
-    subject = f"{STRANGERS / 'lstm.py'}:Lstm"
+    subject = f"{THIRD_PARTY / 'lstm.py'}:Lstm"
     words = (
         f"from micro import MICRO; from mecheval import card; card({subject!r}, MICRO, {str(tmp_path)!r}, workers=2)"
     )
@@ -195,7 +195,7 @@ def test_runs_that_fail_are_told_and_the_card_is_partial(shelf, of, monkeypatch)
 
     of("attention")
     with alone():
-        monkeypatch.setattr("mecheval.sweep.local.Local", Unlucky)
+        monkeypatch.setattr("mecheval.sweeps.local.Local", Unlucky)
         found = card("hyena", MICRO, shelf, workers=1)
     assert [line.rpartition(": ")[2] for line in found.failures] == ["no <luck>"] * 2
     assert "PARTIAL" in found.html
@@ -232,7 +232,7 @@ def test_a_class_that_is_in_no_file_is_trained_in_this_process(shelf):
 
 
 def test_a_class_in_a_file_is_the_same_as_its_name(of, shelf, monkeypatch):
-    monkeypatch.syspath_prepend(STRANGERS)
+    monkeypatch.syspath_prepend(THIRD_PARTY)
     import lstm
 
     named = of("Lstm")
@@ -242,7 +242,7 @@ def test_a_class_in_a_file_is_the_same_as_its_name(of, shelf, monkeypatch):
 
 def test_a_script_that_its_workers_would_run_again_is_refused(tmp_path):
     script = tmp_path / "script.py"
-    script.write_text((STRANGERS / "lstm.py").read_text() + "\nimport mecheval\nmecheval.card(Lstm)\n")
+    script.write_text((THIRD_PARTY / "lstm.py").read_text() + "\nimport mecheval\nmecheval.card(Lstm)\n")
     done = subprocess.run([sys.executable, script], cwd=tmp_path, capture_output=True, text=True)
     assert "script.py must stand below \"if __name__ == '__main__':\"" in done.stderr.splitlines()[-1]
     assert [path.name for path in tmp_path.iterdir() if path.name != "__pycache__"] == ["script.py"]
@@ -261,7 +261,7 @@ def test_a_card_has_three_seeds_of_the_widest_models_and_watches_one_task(scale)
 
 
 def test_nothing_is_begun_where_another_mixer_has_the_name(tmp_path):
-    (tmp_path / "other.py").write_text((STRANGERS / "bad.py").read_text())
+    (tmp_path / "other.py").write_text((THIRD_PARTY / "bad.py").read_text())
     with alone():
         Subject.of(MEAN)
         with pytest.raises(InvalidInput, match="must have another name"):

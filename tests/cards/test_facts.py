@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from report.made import behaviour, experiment, finished, planned, verdict
+from support.made_runs import behaviour, experiment, finished, planned, verdict
 
 from mecheval.cards.facts import best_runs, lines
 from mecheval.report.study import Study

@@ -4,12 +4,12 @@ import re
 from dataclasses import replace
 
 import pytest
-from cards.shelf import MEAN, made
-from report.made import behaviour, experiment, finished, grid, verdict
 from report.test_page import CHROMIUM, browsed, outside
+from support.card_runs import MEAN, made
+from support.made_runs import behaviour, experiment, finished, grid, verdict
 
 from mecheval.cards.facts import Emerged, emerged
-from mecheval.report.figures.beyond import emergence
+from mecheval.paper.beyond import emergence
 from mecheval.report.study import Study
 
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>|`*"

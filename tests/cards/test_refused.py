@@ -1,8 +1,8 @@
 """What gets no card gets one clear line, exit 2, and leaves nothing behind."""
 
 import pytest
-from cards import refusals
-from cards.shelf import STRANGERS, alone
+from support import card_refusals as refusals
+from support.card_runs import THIRD_PARTY, alone
 
 from mecheval.cli import main
 
@@ -40,7 +40,7 @@ def test_a_name_or_an_option_that_is_not_right_is_refused_in_a_line(arguments, n
 
 @pytest.mark.parametrize(("name", "reason"), refusals.BAD.items())
 def test_a_mixer_that_breaks_its_promises_gets_the_reason_and_no_card(name, reason, capsys, tmp_path):
-    lines = refused(capsys, f"{STRANGERS / 'bad.py'}:{name}")
+    lines = refused(capsys, f"{THIRD_PARTY / 'bad.py'}:{name}")
     assert all(line.startswith(f"{name}: ") for line in lines)
     assert any(reason in line for line in lines)
     assert list(tmp_path.iterdir()) == []

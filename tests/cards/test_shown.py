@@ -4,10 +4,10 @@ import re
 import runpy
 from pathlib import Path
 
-from cards.shelf import alone
-from micro import MICRO
+from support.card_runs import alone
+from support.tiny_scale import MICRO
 
-from mecheval import recipes
+from mecheval.paper import recipes
 from mecheval.cards.page import TEMPLATES
 from mecheval.cli import main
 

@@ -14,8 +14,8 @@ from functools import cache, cached_property
 import numpy as np
 import pytest
 import torch
-from facts import relative_error
-from hand_set import random
+from support.known_models import random
+from support.task_facts import relative_error
 
 from mecheval.models.edits import put, take
 from mecheval.models.ops.long_conv import TOEPLITZ_UP_TO

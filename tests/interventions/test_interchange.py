@@ -5,14 +5,15 @@ from functools import cache
 import numpy as np
 import pytest
 import torch
-from hand_set import random
+from support.known_models import random
 
-from mecheval.errors import InvalidInput
+from mecheval.core.errors import InterventionError, InvalidInput
 from mecheval.interventions import interchange as module
 from mecheval.interventions import trace
+from mecheval.interventions.grid import layer_of
 from mecheval.interventions.interchange import interchange, stream_sites
-from mecheval.interventions.places import every_position, positions
-from mecheval.interventions.records import METRICS, NotHit, layer_of
+from mecheval.interventions.positions import every_position, positions
+from mecheval.metrics.measurement import METRICS
 from mecheval.models.config import ModelConfig
 from mecheval.models.edits import put
 from mecheval.models.language_model import LanguageModel
@@ -437,9 +438,9 @@ def test_a_site_that_is_not_passed_once_gives_no_number(evasive, passes, monkeyp
     asked = {"roles": ["key", "query"], "documents": 4}
     interchange(evasive, TASKS["recall"], ["blocks.1.mixer.inside"], **asked)
     monkeypatch.setattr(Evasive, "passes", passes)
-    with pytest.raises(NotHit, match=rf"blocks\.1\.mixer\.inside was hit {passes} times"):
+    with pytest.raises(InterventionError, match=rf"blocks\.1\.mixer\.inside was hit {passes} times"):
         interchange(evasive, TASKS["recall"], ["blocks.1.mixer.inside"], **asked)
-    with pytest.raises(NotHit, match=rf"blocks\.1\.mixer\.inside was hit {passes} times"):
+    with pytest.raises(InterventionError, match=rf"blocks\.1\.mixer\.inside was hit {passes} times"):
         interchange(evasive, TASKS["recall"], ["embed_out", "blocks.1.mixer.inside"], **asked)
     assert not any(site.used for site in sites(evasive).values())
 
@@ -454,14 +455,14 @@ def test_a_site_that_is_passed_only_in_a_plain_run_gives_no_number(evasive, monk
             return plain(*arguments)
 
     monkeypatch.setattr(trace, "_resumed", another_way)
-    with pytest.raises(NotHit, match=r"blocks\.1\.mixer\.inside was hit 0 times"):
+    with pytest.raises(InterventionError, match=r"blocks\.1\.mixer\.inside was hit 0 times"):
         interchange(evasive, TASKS["recall"], ["blocks.1.mixer.inside"], ["key"], documents=4)
 
 
 @pytest.mark.parametrize("name", ["embed_out", "blocks.1.block_in", "blocks.0.mlp_out", "blocks.1.mixer.query"])
 def test_a_patch_that_changes_nothing_although_it_should_gives_no_number(name, monkeypatch):
     monkeypatch.setattr(trace, "put", lambda value, at: lambda x, site: x)
-    with pytest.raises(NotHit, match="changed nothing although"):
+    with pytest.raises(InterventionError, match="changed nothing although"):
         interchange(model_of("attention"), TASKS["recall"], [name], ["key"], documents=4)
 
 
@@ -470,7 +471,7 @@ def test_a_patch_that_changes_nothing_although_it_should_gives_no_number(name, m
 def test_a_model_that_gives_no_numbers_gives_no_number(architecture, bad):
     model = random(architecture, TASKS["recall"]).requires_grad_(False)
     model.blocks[1].mixer_out.edits.append(lambda x, site: x * bad)
-    with pytest.raises(NotHit, match="no numbers"):
+    with pytest.raises(InterventionError, match="no numbers"):
         interchange(model, TASKS["recall"], ["blocks.0.block_in"], ["key"], documents=4)
 
 
@@ -478,7 +479,7 @@ def test_one_logit_that_is_no_number_is_enough():
     model = random("attention", TASKS["recall"]).requires_grad_(False)
     for bad in (torch.nan, torch.inf, -torch.inf):
         model.embedding.weight[0, 0] = bad  # the padding, which no short document reads: only its logit is bad
-        with pytest.raises(NotHit, match="no numbers"):
+        with pytest.raises(InterventionError, match="no numbers"):
             interchange(model, Recall(pairs=5, vocab=24), ["blocks.0.block_in"], ["key"], documents=4)
 
 
@@ -490,7 +491,7 @@ def test_a_model_that_breaks_only_where_it_is_patched_gives_no_number():
         seen.append(1)
         return x * (torch.nan if len(seen) > 3 else 1.0)
 
-    with patch(model, {"blocks.1.block_in": late}), pytest.raises(NotHit, match="no numbers"):
+    with patch(model, {"blocks.1.block_in": late}), pytest.raises(InterventionError, match="no numbers"):
         interchange(model, TASKS["recall"], ["blocks.0.block_in"], ["key"], documents=4)
 
 

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 import torch
 
-from mecheval.bench.pyvene_grid import component_sites, pyvene_cells
+from benchmarks.pyvene_grid import component_sites, pyvene_cells
 from mecheval.interventions.interchange import interchange
 from mecheval.models.config import ModelConfig
 from mecheval.models.language_model import LanguageModel
 from mecheval.models.site import sites
-from mecheval.tasks.batch import Corrupted
+from mecheval.tasks.documents import Corrupted
 from mecheval.tasks.recall import Recall
 
 pytest.importorskip("pyvene", reason="pyvene is not installed: pip install mecheval[oracles]")

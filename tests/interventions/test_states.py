@@ -5,18 +5,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from facts import relative_error
+from support.task_facts import relative_error
 from torch import nn
 
-from mecheval.errors import InvalidInput
+from mecheval.core.errors import InterventionError, InvalidInput
 from mecheval.interventions import states as module
-from mecheval.interventions.records import NotHit
 from mecheval.interventions.states import held_pairs, states
 from mecheval.models.config import ModelConfig
 from mecheval.models.language_model import LanguageModel
 from mecheval.models.site import record, sites
 from mecheval.tasks import tasks
-from mecheval.tasks.batch import FIRST_SYMBOL
+from mecheval.tasks.documents import FIRST_SYMBOL
 from mecheval.tasks.recall import Recall
 
 TASKS = [
@@ -255,5 +254,5 @@ def test_a_model_that_gives_no_numbers_holds_nothing():
     model = drawn("mamba", task)
     with torch.no_grad():
         model.blocks[0].mixer.D.fill_(torch.nan)
-    with pytest.raises(NotHit, match="layer 1 has states that are no numbers"):
+    with pytest.raises(InterventionError, match="layer 1 has states that are no numbers"):
         held_pairs(model, task, 1, documents=4)

@@ -5,9 +5,9 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from mecheval.errors import CheckFailed
+from mecheval.core.errors import CheckFailed
 from mecheval.models.check import check_mixer
-from mecheval.models.named import mixers
+from mecheval.models.registries import mixers
 from mecheval.models.site import Site
 
 VARIANTS = [(name, {}) for name in mixers.names() if name != "h3"]

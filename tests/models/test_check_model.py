@@ -7,12 +7,12 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from mecheval.errors import CheckFailed
+from mecheval.core.errors import CheckFailed
 from mecheval.models.build import build_model
 from mecheval.models.check_model import check_model, check_whole
 from mecheval.models.config import ModelConfig
-from mecheval.models.foreign import Foreign
-from mecheval.models.named import models
+from mecheval.models.external import Foreign
+from mecheval.models.registries import models
 from mecheval.models.site import Site
 
 VOCAB, TIME = 11, 17

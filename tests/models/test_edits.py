@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from mecheval.errors import InvalidInput
+from mecheval.core.errors import InvalidInput
 from mecheval.models import edits
 from mecheval.models.site import Site
 

@@ -1,12 +1,12 @@
 import pytest
 import torch
 
-from mecheval.errors import InvalidInput
+from mecheval.core.errors import InvalidInput
+from mecheval.core.spec import Spec
 from mecheval.models.config import ModelConfig, build_architecture
 from mecheval.models.language_model import LanguageModel, gathered
-from mecheval.models.named import architectures, mixers
+from mecheval.models.registries import architectures, mixers
 from mecheval.models.site import patch, record
-from mecheval.spec import Spec
 
 EVERY = ["attention", "base_conv", "based", "delta_net", "h3:d_state=32", "hyena", "mamba"]
 ABLATIONS = [*(f"mamba:d_conv={n}" for n in range(5)), *(f"based:kernel={k}" for k in (1, 2, 3, 4, "long"))]

@@ -2,8 +2,8 @@
 
 import pytest
 import torch
-from facts import relative_error
-from models.variants import VARIANTS, built, every_variant, sizes
+from support.mixer_variants import VARIANTS, built, every_variant, sizes
+from support.task_facts import relative_error
 
 from mecheval.models.config import ModelConfig, build_architecture
 from mecheval.models.language_model import Block

@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import nn
 
-from mecheval.errors import InvalidInput
+from mecheval.core.errors import InvalidInput
 from mecheval.models import edits
 from mecheval.models.config import ModelConfig
 from mecheval.models.language_model import LanguageModel

@@ -5,10 +5,10 @@ import re
 
 import pytest
 import torch
-from facts import relative_error
-from models.variants import NAMES, VARIANTS, WEIGHTS, built, every_variant, sizes, table
+from support.mixer_variants import NAMES, VARIANTS, WEIGHTS, built, every_variant, sizes, table
+from support.task_facts import relative_error
 
-from mecheval.models.named import mixers
+from mecheval.models.registries import mixers
 
 
 def shape(text, known):

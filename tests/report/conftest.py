@@ -4,11 +4,11 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from micro import MICRO
-from report.made import planned
+from support.made_runs import planned
+from support.tiny_scale import MICRO
 
-from mecheval.recipes import named
-from mecheval.runner import run
+from mecheval.paper.recipes import named
+from mecheval.runs.run import run
 
 
 @pytest.fixture(scope="session")

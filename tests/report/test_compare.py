@@ -4,11 +4,11 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from report.made import behaviour, experiment, finished, grid, planned
+from support.made_runs import behaviour, experiment, finished, grid, planned
 
 from mecheval import compare
-from mecheval.errors import InvalidInput
-from mecheval.report.figures.forest import forest
+from mecheval.core.errors import InvalidInput
+from mecheval.report.parts.forest import forest
 
 GOOD, POOR = [0.9, 0.95, 0.92, 0.97, 0.93, 0.96], [0.3, 0.28, 0.35, 0.31, 0.33, 0.29]
 

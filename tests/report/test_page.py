@@ -8,16 +8,16 @@ import sys
 from html.parser import HTMLParser
 
 import pytest
-from report.made import MADE, PROVENANCE, behaviour, experiment, finished, grid, planned, sweep, verdict
+from support.made_runs import MADE, PROVENANCE, behaviour, experiment, finished, grid, planned, sweep, verdict
 
-from mecheval.errors import InvalidInput
-from mecheval.recipes import all_recipes
+from mecheval.core.errors import InvalidInput
+from mecheval.paper.recipes import all_recipes
 from mecheval.report.facts import provenance
 from mecheval.report.files import write_page
 from mecheval.report.page import page
 from mecheval.report.study import Study
 from mecheval.results.keep import keep
-from mecheval.results.workplace import Workplace
+from mecheval.runs.pending import Workplace
 
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>"
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")

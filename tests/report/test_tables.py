@@ -3,9 +3,9 @@
 import math
 
 import pytest
-from report.made import behaviour, experiment, finished, grid, planned, row, verdict
+from support.made_runs import behaviour, experiment, finished, grid, planned, row, verdict
 
-from mecheval.errors import InvalidInput
+from mecheval.core.errors import InvalidInput
 from mecheval.report.study import Study
 from mecheval.report.tables import Reading, choice, chosen, interval, read
 from mecheval.report.tables import behaviour as reading

@@ -5,11 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from mecheval.errors import CheckFailed
+from mecheval.core.errors import CheckFailed
 from mecheval.plugins import build_task
 from mecheval.tasks import tasks
-from mecheval.tasks.batch import Corrupted
 from mecheval.tasks.check import check_task
+from mecheval.tasks.documents import Corrupted
 from mecheval.tasks.recall import Recall
 
 

@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
-from facts import equal, target_of, text_of
 from scipy import stats
+from support.task_facts import equal, target_of, text_of
 
-from mecheval.tasks.batch import FIRST_SYMBOL, NO_ANSWER
+from mecheval.tasks.documents import FIRST_SYMBOL, NO_ANSWER
 from mecheval.tasks.recall import Recall
 from mecheval.tasks.treecall import Treecall
 

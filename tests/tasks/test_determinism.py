@@ -9,9 +9,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from facts import equal
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.task_facts import equal
 
 from mecheval.plugins import build_task
 from mecheval.tasks import tasks

@@ -2,13 +2,13 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from facts import assert_drawn_alike, assert_recall_facts
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
+from support.task_facts import assert_drawn_alike, assert_recall_facts
 
-from mecheval.errors import InvalidInput
-from mecheval.tasks.batch import FIRST_SYMBOL
+from mecheval.core.errors import InvalidInput
+from mecheval.tasks.documents import FIRST_SYMBOL
 from mecheval.tasks.recall import Recall
 
 

@@ -1,10 +1,11 @@
 import numpy as np
 import pytest
 
+from mecheval.models.inputs import Batch
 from mecheval.tasks import tasks
-from mecheval.tasks.honesty import texts
+from mecheval.tasks.dataset_stats import texts
 from mecheval.training import batches as module
-from mecheval.training.batches import Batch, Batches, order
+from mecheval.training.batches import Batches, order
 from mecheval.training.config import TrainConfig
 
 RECALL = "recall:pairs=4,vocab=64"

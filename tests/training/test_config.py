@@ -1,8 +1,9 @@
 import pytest
 
-from mecheval.errors import InvalidInput
-from mecheval.options import checked
-from mecheval.training.config import EvalConfig, TrainConfig
+from mecheval.core.errors import InvalidInput
+from mecheval.core.options import validate
+from mecheval.interventions.config import EvalConfig
+from mecheval.training.config import TrainConfig
 
 
 def test_the_papers_training_takes_50016_steps():
@@ -24,7 +25,7 @@ def test_steps_take_the_place_of_epochs():
 
 
 def test_whole_numbers_become_rates():
-    config = TrainConfig(**checked(TrainConfig, {"lr": 1, "warmup": 0, "stop": 1, "steps": 1}))
+    config = TrainConfig(**validate(TrainConfig, {"lr": 1, "warmup": 0, "stop": 1, "steps": 1}))
     assert [repr(value) for value in (config.lr, config.warmup, config.stop)] == ["1.0", "0.0", "1.0"]
 
 
@@ -58,7 +59,7 @@ def test_whole_numbers_become_rates():
 )
 def test_a_training_that_cannot_be_meant_is_refused(options, line):
     with pytest.raises(InvalidInput) as error:
-        checked(TrainConfig, options)
+        validate(TrainConfig, options)
     (found,) = error.value.problems
     assert found.startswith(line)
 
@@ -66,12 +67,12 @@ def test_a_training_that_cannot_be_meant_is_refused(options, line):
 @pytest.mark.parametrize("options", [{"documents": 0}, {"every": 0}, {"documents": True}, {"every": 1.0}])
 def test_an_evaluation_that_cannot_be_meant_is_refused(options):
     with pytest.raises(InvalidInput, match=next(iter(options))):
-        checked(EvalConfig, options)
+        validate(EvalConfig, options)
 
 
 def test_every_wrong_field_is_reported_at_once():
     with pytest.raises(InvalidInput) as error:
-        checked(TrainConfig, {"documents": 10, "batch": 11, "lr": 0, "schedule": "up", "epochs": 1, "steps": 1})
+        validate(TrainConfig, {"documents": 10, "batch": 11, "lr": 0, "schedule": "up", "epochs": 1, "steps": 1})
     assert [problem.split("=")[0] for problem in error.value.problems] == ["lr", "schedule", "documents", "epochs"]
 
 

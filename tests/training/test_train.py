@@ -12,10 +12,11 @@ from torch.func import functional_call
 
 from mecheval.metrics.behaviour import behaviour
 from mecheval.models.config import ModelConfig
+from mecheval.models.inputs import Batch
 from mecheval.models.language_model import LanguageModel
-from mecheval.models.named import mixers
+from mecheval.models.registries import mixers
 from mecheval.tasks import tasks
-from mecheval.training.batches import Batch, Batches
+from mecheval.training.batches import Batches
 from mecheval.training.config import TrainConfig
 from mecheval.training.train import Diverged, Training, gradient_norm, query_loss, train
 

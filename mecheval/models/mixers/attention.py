@@ -4,8 +4,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from mecheval.models.choices import Heads, heads_divide, refuse
 from mecheval.models.layers import split_heads
+from mecheval.models.mixer_options import Heads, heads_divide, refuse
 from mecheval.models.ops.attention_read import attention_read
 from mecheval.models.ops.causal_attention import attention_weights, causal_attention
 from mecheval.models.ops.reads import Reads

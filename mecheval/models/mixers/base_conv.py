@@ -6,8 +6,8 @@ The residual is its own, besides the block's. The long convolution adds its inpu
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from mecheval.models.choices import Kernel
 from mecheval.models.layers import ImplicitFilter, ShortConv
+from mecheval.models.mixer_options import Kernel
 from mecheval.models.ops.long_conv import long_conv, long_read
 from mecheval.models.ops.reads import Reads, gathered
 from mecheval.models.site import Site

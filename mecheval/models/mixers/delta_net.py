@@ -8,8 +8,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from mecheval.models.choices import DeltaBackend, Heads, MaybeTaps, heads_divide, refuse
 from mecheval.models.layers import RMSNorm, ShortConvSilu, Silu, l2_normalised, split_heads
+from mecheval.models.mixer_options import DeltaBackend, Heads, MaybeTaps, heads_divide, refuse
 from mecheval.models.ops.delta_rule import delta_read, delta_rule, delta_states, read_states, went_on
 from mecheval.models.ops.reads import Reads, gathered
 from mecheval.models.site import Site

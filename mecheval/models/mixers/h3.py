@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from mecheval.models.choices import HeadDim, SSMState, head_dim_divides, refuse
+from mecheval.models.mixer_options import HeadDim, SSMState, head_dim_divides, refuse
 from mecheval.models.ops.filters import diagonal_filter, shift_filter
 from mecheval.models.ops.long_conv import long_conv, long_read
 from mecheval.models.ops.reads import Reads, gathered

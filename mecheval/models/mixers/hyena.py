@@ -9,8 +9,8 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from mecheval.models.choices import FilterOrder, ShortTaps, Skip
 from mecheval.models.layers import ShortConv
+from mecheval.models.mixer_options import FilterOrder, ShortTaps, Skip
 from mecheval.models.ops.filters import decay_rates, position_features
 from mecheval.models.ops.long_conv import long_conv, long_read
 from mecheval.models.ops.reads import Reads, gathered

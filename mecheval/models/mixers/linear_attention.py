@@ -4,8 +4,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from mecheval.models.choices import FeatureDim, Heads, heads_divide, refuse
 from mecheval.models.layers import split_heads
+from mecheval.models.mixer_options import FeatureDim, Heads, heads_divide, refuse
 from mecheval.models.ops.linear_attention import mixing_weights, read_weights
 from mecheval.models.ops.reads import Reads, gathered
 from mecheval.models.site import Site

@@ -11,8 +11,8 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from mecheval.models.choices import ChannelState, Expand, MaybeTaps, ScanBackend
 from mecheval.models.layers import ShortConvSilu
+from mecheval.models.mixer_options import ChannelState, Expand, MaybeTaps, ScanBackend
 from mecheval.models.ops.reads import Reads, gathered
 from mecheval.models.ops.selective_read import selective_read
 from mecheval.models.ops.selective_scan import read_states, selective_scan, selective_states, went_on

@@ -10,8 +10,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from mecheval.errors import InvalidInput
-from mecheval.models.choices import DeltaBackend, backend_is_installed, refuse
+from mecheval.core.errors import InvalidInput
+from mecheval.models.mixer_options import DeltaBackend, backend_is_installed, refuse
 from mecheval.models.ops.reads import Reads
 
 Keys = Float[Tensor, "batch time head d_key"]

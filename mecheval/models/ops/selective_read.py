@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from mecheval.models.choices import ScanBackend
+from mecheval.models.mixer_options import ScanBackend
 from mecheval.models.ops.compiled import first_derivative, not_compiled, run
 from mecheval.models.ops.reads import gathered
 from mecheval.models.ops.selective_scan import Channels, Decays, Directions, Skips, laid_out, selective_scan

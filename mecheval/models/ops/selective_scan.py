@@ -17,8 +17,8 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from mecheval.errors import InvalidInput
-from mecheval.models.choices import ScanBackend, backend_is_installed, refuse
+from mecheval.core.errors import InvalidInput
+from mecheval.models.mixer_options import ScanBackend, backend_is_installed, refuse
 from mecheval.models.ops.compiled import first_derivative, not_compiled, run
 
 Channels = Float[Tensor, "batch time d_inner"]

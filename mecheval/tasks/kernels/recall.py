@@ -3,7 +3,7 @@
 import numpy as np
 from numba import njit
 
-from mecheval.tasks.batch import BOS, DIVIDER, FIRST_SYMBOL, PAD
+from mecheval.tasks.documents import BOS, DIVIDER, FIRST_SYMBOL, PAD
 from mecheval.tasks.kernels.stream import below, fill
 from mecheval.tasks.philox import CHUNK
 

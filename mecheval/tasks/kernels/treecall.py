@@ -6,7 +6,7 @@ One function, for the reason in `stream`: cut in three, it takes 1.7 times as lo
 import numpy as np
 from numba import njit
 
-from mecheval.tasks.batch import BOS, DIVIDER, FIRST_SYMBOL
+from mecheval.tasks.documents import BOS, DIVIDER, FIRST_SYMBOL
 from mecheval.tasks.kernels.stream import below, fill
 from mecheval.tasks.philox import CHUNK
 from mecheval.tasks.reference import MIN_SYMBOLS

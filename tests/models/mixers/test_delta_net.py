@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from by_hand import (
+from support.numpy_reference import (
     Case,
     assert_agreement,
     assert_built_from,
@@ -16,7 +16,7 @@ from by_hand import (
     recorded,
     silu,
 )
-from facts import relative_error
+from support.task_facts import relative_error
 
 from mecheval.models.layers import l2_normalised
 from mecheval.models.mixers.delta_net import DeltaNet

@@ -1,7 +1,7 @@
 """H3 worked out again by the recurrences of its two state space models, token by token."""
 
 import numpy as np
-from by_hand import assert_agreement, assert_built_from, assert_enough, at_every_shape, numbers
+from support.numpy_reference import assert_agreement, assert_built_from, assert_enough, at_every_shape, numbers
 
 from mecheval.models.mixers.h3 import H3
 from mecheval.models.ops.filters import diagonal_filter_ref, shift_filter_ref

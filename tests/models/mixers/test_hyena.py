@@ -5,7 +5,15 @@ import math
 import numpy as np
 import pytest
 import torch
-from by_hand import MAX_LEN, assert_agreement, assert_built_from, assert_enough, at_every_shape, convolved, numbers
+from support.numpy_reference import (
+    MAX_LEN,
+    assert_agreement,
+    assert_built_from,
+    assert_enough,
+    at_every_shape,
+    convolved,
+    numbers,
+)
 
 from mecheval.models.mixers.hyena import Hyena
 from mecheval.models.ops.long_conv import TOEPLITZ_UP_TO, long_conv_ref

@@ -4,7 +4,14 @@ import math
 
 import numpy as np
 import torch
-from by_hand import assert_agreement, assert_built_from, assert_enough, at_every_shape, numbers, recorded
+from support.numpy_reference import (
+    assert_agreement,
+    assert_built_from,
+    assert_enough,
+    at_every_shape,
+    numbers,
+    recorded,
+)
 
 from mecheval.models.mixers.linear_attention import LinearAttention
 from mecheval.models.ops.linear_attention import linear_attention_ref

@@ -5,7 +5,8 @@ import math
 import numpy as np
 import pytest
 import torch
-from by_hand import (
+from support.mixer_variants import table
+from support.numpy_reference import (
     Case,
     assert_agreement,
     assert_built_from,
@@ -16,8 +17,7 @@ from by_hand import (
     recorded,
     silu,
 )
-from facts import relative_error
-from models.variants import table
+from support.task_facts import relative_error
 
 from mecheval.models.mixers.mamba import Mamba
 from mecheval.models.ops.selective_scan import selective_scan_ref

@@ -4,7 +4,7 @@ from functools import partial
 
 import pytest
 import torch
-from by_hand import largest_error
+from support.numpy_reference import largest_error
 from torch.autograd import gradcheck
 
 from mecheval.models.ops.attention_read import attention_read, attention_read_ref

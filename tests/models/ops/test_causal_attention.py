@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from by_hand import largest_error
+from support.numpy_reference import largest_error
 from torch.autograd import gradcheck
 
 from mecheval.models.ops.causal_attention import SHORT, causal_attention, causal_attention_ref, flash_attention

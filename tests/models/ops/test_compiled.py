@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from scans import draw
+from support.strategies import draw
 
 from mecheval.models.ops.rms_norm import rms_norm
 from mecheval.models.ops.selective_read import selective_read

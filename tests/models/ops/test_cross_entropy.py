@@ -5,7 +5,7 @@ from functools import partial
 
 import pytest
 import torch
-from by_hand import largest_error
+from support.numpy_reference import largest_error
 
 from mecheval.models.ops.cross_entropy import cross_entropy, cross_entropy_ref
 

@@ -9,11 +9,11 @@ from types import ModuleType
 import pytest
 import torch
 import torch.nn.functional as F
-from by_hand import largest_error
-from facts import relative_error
+from support.numpy_reference import largest_error
+from support.task_facts import relative_error
 from torch.autograd import gradcheck, gradgradcheck
 
-from mecheval.errors import InvalidInput
+from mecheval.core.errors import InvalidInput
 from mecheval.models.ops import delta_rule as module
 from mecheval.models.ops.delta_rule import CHUNK, delta_read, delta_rule, delta_rule_ref, delta_states, read_states
 

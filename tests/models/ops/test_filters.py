@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from by_hand import furthest, in_double, largest_error, outcome
 from scipy.signal import cont2discrete
+from support.numpy_reference import furthest, in_double, largest_error, outcome
 from torch.autograd import gradcheck
 
 from mecheval.models.ops import filters

@@ -5,7 +5,7 @@ from itertools import product
 
 import pytest
 import torch
-from by_hand import largest_error
+from support.numpy_reference import largest_error
 from torch.autograd import gradcheck, gradgradcheck
 
 from mecheval.models.ops.linear_attention import (

@@ -4,8 +4,8 @@ from itertools import product
 
 import pytest
 import torch
-from by_hand import furthest, in_double, outcome
 from scipy.signal import lfilter
+from support.numpy_reference import furthest, in_double, outcome
 from torch.autograd import gradcheck
 
 from mecheval.models.ops.long_conv import (

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 import torch.nn.functional as F
-from by_hand import largest_error
+from support.numpy_reference import largest_error
 from torch.autograd import gradcheck
 
 from mecheval.models.ops.mlp import mlp, mlp_ref

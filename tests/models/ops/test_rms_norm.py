@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from by_hand import largest_error
+from support.numpy_reference import largest_error
 from torch.autograd import gradcheck
 
 from mecheval.models.layers import RMSNorm, l2_normalised

@@ -2,10 +2,10 @@
 
 import pytest
 import torch
-from facts import largest, relative_error
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from scans import DECAYS, SHAPES, draw
+from support.strategies import DECAYS, SHAPES, draw
+from support.task_facts import largest, relative_error
 
 from mecheval.models.ops.reads import gathered
 from mecheval.models.ops.selective_read import selective_read

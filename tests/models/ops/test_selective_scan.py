@@ -8,13 +8,13 @@ from types import ModuleType
 
 import pytest
 import torch
-from facts import largest, relative_error
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from scans import DECAYS, SHAPES, draw
+from support.strategies import DECAYS, SHAPES, draw
+from support.task_facts import largest, relative_error
 from torch.autograd.graph import saved_tensors_hooks
 
-from mecheval.errors import InvalidInput
+from mecheval.core.errors import InvalidInput
 from mecheval.models.ops.selective_scan import read_states, selective_scan, selective_scan_ref, selective_states
 
 

@@ -6,7 +6,7 @@ from itertools import product
 import pytest
 import torch
 import torch.nn.functional as F
-from by_hand import largest_error
+from support.numpy_reference import largest_error
 from torch.autograd import gradcheck, gradgradcheck
 
 from mecheval.models.ops.short_conv import short_conv, short_conv_ref, short_conv_silu, short_conv_silu_ref

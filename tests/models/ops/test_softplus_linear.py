@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 import torch.nn.functional as F
-from by_hand import largest_error
+from support.numpy_reference import largest_error
 
 from mecheval.models.ops.softplus_linear import FEW, softplus_linear, softplus_linear_ref
 

@@ -1,0 +1,82 @@
+"""The work of a train step, counted while it runs, and the rate at which this machine could do it.
+
+Counted are matrix products (2 for each multiply-add), attention's two products forward and four backward, of each the
+half that is causal, triangular solves, Fourier transforms (2.5 n log₂ n), and for each token, channel and state of the
+selective scan 7 operations forward and 19 backward, 4 and 10 where only one token is read; an exponential is one.
+Norms, activations, gates, short convolutions and the optimiser are not.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import flop_registry
+
+from benchmarks.plain import Op, replaced
+from mecheval.models.ops.causal_attention import causal_attention, flash_attention
+from mecheval.models.ops.selective_read import selective_read
+from mecheval.models.ops.selective_scan import selective_scan
+
+GEMM = 1024
+# dt·A, exp, decay·h + dt·x·B, the sum of C·h; backward all but the last again, and the products and sums of gradients
+SCAN = 7 + 19
+READ = 4 + 10
+
+
+def gemm() -> Callable[[], Tensor]:
+    """A large matrix product in float32: nothing is faster on one core."""
+    a = torch.randn(GEMM, GEMM, generator=torch.Generator().manual_seed(0))
+    return lambda: a @ a
+
+
+def gemm_rate(milliseconds: float) -> float:
+    """GFLOP/s of that product."""
+    return 2 * GEMM**3 / milliseconds / 1e6
+
+
+def flops(step: Callable[[], object]) -> int:
+    """Of a step that goes forward and backward once."""
+    counter = _Operations()  # type: ignore[no-untyped-call]
+    seen = {op: counter.cells(op, each) for op, each in ((selective_scan, SCAN), (selective_read, READ))}
+    with counter, replaced({**seen, causal_attention: flash_attention}):  # which says what of it is causal
+        step()
+    return counter.total
+
+
+class _Operations(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    total = 0
+
+    def cells(self, op: Op, each: int) -> Op:
+        """The op, which is compiled and cannot be seen into, with so many operations for each cell of its states."""
+
+        def counted(x: Tensor, dt: Tensor, A: Tensor, *others: Tensor, backend: str = "auto") -> Tensor:
+            self.total += each * x.numel() * A.shape[1]
+            return op(x, dt, A, *others, backend=backend)
+
+        return counted
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        out = func(*args, **(kwargs or {}))
+        op, aten = func.overloadpacket, torch.ops.aten
+        if product := flop_registry.get(op):
+            self.total += product(*args, **(kwargs or {}), out_val=out)
+        elif op in (aten._fft_r2c, aten._fft_c2r):
+            real = args[0] if out.is_complex() else out
+            self.total += round(2.5 * real.numel() * math.log2(max(real.shape[args[1][0]], 2)))
+        elif op is aten.linalg_solve_triangular:
+            self.total += args[1].numel() * args[0].shape[-1]
+        elif op is aten._scaled_dot_product_flash_attention_for_cpu:
+            self.total += 2 * _scores(args[0], args[1], len(args) > 4 and args[4])
+        elif op is aten._scaled_dot_product_flash_attention_for_cpu_backward:
+            self.total += 4 * _scores(args[1], args[2], args[7])  # and a fifth, not counted: the weights once more
+        return out
+
+
+def _scores(q: Tensor, k: Tensor, causal: bool) -> int:
+    """One product of all queries with all keys."""
+    return 2 * q.numel() * k.shape[2] // (2 if causal else 1)

@@ -1,0 +1,60 @@
+"""The public names, each with the module that defines it; `__init__.py` imports them on first use."""
+
+from mecheval.cards.card import Card as Card
+from mecheval.cards.card import card as card
+from mecheval.core.errors import CheckFailed as CheckFailed
+from mecheval.core.errors import InterventionError as InterventionError
+from mecheval.core.errors import InvalidInput as InvalidInput
+from mecheval.core.errors import MechevalError as MechevalError
+from mecheval.core.errors import StoreError as StoreError
+from mecheval.core.spec import Spec as Spec
+from mecheval.interventions.config import EvalConfig as EvalConfig
+from mecheval.interventions.grid import Grid as Grid
+from mecheval.interventions.interchange import interchange as interchange
+from mecheval.interventions.positions import every_position as every_position
+from mecheval.interventions.states import held_pairs as held_pairs
+from mecheval.interventions.states import states as states
+from mecheval.interventions.verdict import Thresholds as Thresholds
+from mecheval.interventions.verdict import Verdict as Verdict
+from mecheval.interventions.verdict import verdict as verdict
+from mecheval.metrics.measurement import Measurement as Measurement
+from mecheval.metrics.readout import register_metric as register_metric
+from mecheval.models.check import check_mixer as check_mixer
+from mecheval.models.check_model import check_model as check_model
+from mecheval.models.config import ModelConfig as ModelConfig
+from mecheval.models.edits import put as put
+from mecheval.models.external import Foreign as Foreign
+from mecheval.models.language_model import LanguageModel as LanguageModel
+from mecheval.models.site import Site as Site
+from mecheval.models.site import patch as patch
+from mecheval.models.site import record as record
+from mecheval.models.site import sites as sites
+from mecheval.plugins import build_task as build_task
+from mecheval.plugins import load_plugin as load_plugin
+from mecheval.plugins import register_mixer as register_mixer
+from mecheval.plugins import register_model as register_model
+from mecheval.plugins import register_task as register_task
+from mecheval.report.compare import compare as compare
+from mecheval.results.table import Results as Results
+from mecheval.runs.experiment import Experiment as Experiment
+from mecheval.runs.experiment import Settings as Settings
+from mecheval.runs.finished import Run as Run
+from mecheval.runs.run import fit as fit
+from mecheval.runs.run import run as run
+from mecheval.sweeps.recipe import Scale as Scale
+from mecheval.sweeps.recipe import Size as Size
+from mecheval.sweeps.recipe import recipe as recipe
+from mecheval.tasks.check import check_task as check_task
+from mecheval.tasks.corruption import corrupt as corrupt
+from mecheval.tasks.dataset_stats import describe as describe
+from mecheval.tasks.documents import Corrupted as Corrupted
+from mecheval.tasks.documents import Documents as Documents
+from mecheval.tasks.grammar import Grammar as Grammar
+from mecheval.tasks.recall import Recall as Recall
+from mecheval.tasks.sample import sample as sample
+from mecheval.tasks.task import Task as Task
+from mecheval.tasks.treecall import Treecall as Treecall
+from mecheval.training.config import TrainConfig as TrainConfig
+
+__version__: str
+__all__: list[str]

@@ -1,0 +1,1 @@
+"""What every room builds on: errors, specs, options and the registry."""

@@ -1,0 +1,84 @@
+"""What a data set is really like: the facts that decide how far a score on it can be trusted."""
+
+from dataclasses import asdict, dataclass
+from typing import Annotated, Any
+
+import numpy as np
+from pydantic import Field
+
+from mecheval.tasks.corruption import Seed
+from mecheval.tasks.documents import Documents
+from mecheval.tasks.splits import Split
+from mecheval.tasks.task import Task
+
+TRAIN, EVALUATION = 100_032, 1_024  # §4.1, and the documents the authors drew for evaluation
+
+
+@dataclass(frozen=True)
+class SplitFacts:
+    """Counts are of documents; distances and lengths are in tokens."""
+
+    split: Split
+    documents: int
+    shortest: int
+    mean_length: float
+    longest: int
+    mean_distance: float
+    longest_distance: int
+    seen_in_training: int
+    answer_survived_key_corruption: int
+
+
+@dataclass(frozen=True)
+class Honesty:
+    vocab_size: int
+    max_len: int
+    train_documents: int
+    train_bytes: int
+    train_repeats: int
+    splits: tuple[SplitFacts, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def describe(
+    task: Task,
+    seed: Seed = 0,
+    train: Annotated[int, Field(ge=1, le=2**24)] = TRAIN,
+    evaluation: Annotated[int, Field(ge=1, le=2**20)] = EVALUATION,
+) -> Honesty:
+    """Draws the training set and both evaluation sets and counts."""
+    training = task.documents(seed, "train", 0, train)
+    known = set(texts(training))
+    return Honesty(
+        vocab_size=task.vocab_size,
+        max_len=task.max_len,
+        train_documents=train,
+        train_bytes=training.nbytes,
+        train_repeats=train - len(known),
+        splits=tuple(
+            _facts(task, task.documents(seed, split, 0, evaluation), split, seed, known) for split in ("dev", "test")
+        ),
+    )
+
+
+def texts(docs: Documents) -> list[bytes]:
+    """Each document, its queries included, as bytes to compare."""
+    ends = np.cumsum(docs.lengths)
+    return [docs.flat[end - length : end].tobytes() for end, length in zip(ends, docs.lengths, strict=True)]
+
+
+def _facts(task: Task, docs: Documents, split: Split, seed: int, known: set[bytes]) -> SplitFacts:
+    distance = np.abs(docs.roles["value"] - docs.roles["key"])
+    return SplitFacts(
+        split=split,
+        documents=len(docs),
+        shortest=int(docs.lengths.min()),
+        mean_length=float(docs.lengths.mean()),
+        longest=int(docs.lengths.max()),
+        mean_distance=float(distance.mean()),
+        longest_distance=int(distance.max()),
+        seen_in_training=sum(text in known for text in texts(docs)),
+        answer_survived_key_corruption=int((~task.corrupt(docs, "key", seed).usable).sum()),
+    )

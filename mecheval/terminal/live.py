@@ -1,0 +1,95 @@
+"""How a run goes, for the person who waits: a bar on a terminal, plain lines elsewhere. Both on stderr."""
+
+import time
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+from mecheval.runs.experiment import Experiment
+from mecheval.training.config import Row
+
+if TYPE_CHECKING:
+    from mecheval.runs.session import Watcher
+
+REFRESH_SECONDS, LINE_SECONDS = 0.2, 5.0
+
+
+def progress() -> "Watcher":
+    console = Console(stderr=True)
+    return Bar(console) if console.is_terminal else Lines(console)
+
+
+class Pace:
+    """Steps a second of this session, and the time left at that pace."""
+
+    def __init__(self, step: int, total: int) -> None:
+        self._first, self._total, self._start = step, total, time.monotonic()
+
+    def at(self, step: int) -> str:
+        speed = (step - self._first) / max(time.monotonic() - self._start, 1e-9)
+        left = round((self._total - step) / speed) if speed else 0
+        return f"{speed:.0f} steps/s · {left // 3600}:{left // 60 % 60:02}:{left % 60:02} left"
+
+
+class Bar:
+    """One line that moves."""
+
+    def __init__(self, console: Console) -> None:
+        columns = (
+            "{task.description}",
+            BarColumn(),
+            MofNCompleteColumn(),
+            "{task.fields[scores]}",
+            "{task.fields[pace]}",
+        )
+        self._progress = Progress(
+            *(TextColumn(column, markup=False) if isinstance(column, str) else column for column in columns),
+            console=console,
+            auto_refresh=False,  # no thread beside a run
+        )
+        self._shown = 0.0
+        self._accuracy = ""
+
+    def start(self, experiment: Experiment, step: int) -> None:
+        total = experiment.train.total
+        self._pace = Pace(step, total)
+        name = f"{experiment.task_spec} · {experiment.model.architecture}"
+        self._line = self._progress.add_task(name, total=total, completed=step, scores="", pace="")
+        self._progress.start()
+
+    def log(self, step: int, loss: float, row: Row | None) -> None:
+        if row:
+            self._accuracy = f" · accuracy {row['accuracy']:.1%}"
+        if row or time.monotonic() - self._shown > REFRESH_SECONDS:
+            self._shown = time.monotonic()
+            scores = f"loss {loss:.3f}{self._accuracy}"
+            self._progress.update(self._line, completed=step, scores=scores, pace=self._pace.at(step), refresh=True)
+
+    def finish(self, status: str) -> None:
+        self._progress.update(self._line, pace=status, refresh=True)
+        self._progress.stop()
+
+
+class Lines:
+    """A line when there is something to say, and not too often."""
+
+    def __init__(self, console: Console) -> None:
+        self._console, self._said = console, 0.0
+
+    def start(self, experiment: Experiment, step: int) -> None:
+        self._total = experiment.train.total
+        self._pace = Pace(step, self._total)
+        self._say(f"{experiment.task_spec} · {experiment.model.architecture}: step {step} of {self._total}")
+
+    def log(self, step: int, loss: float, row: Row | None) -> None:
+        if row and (time.monotonic() - self._said > LINE_SECONDS or step == self._total):
+            scores = f"loss {row['loss']:.3f} · accuracy {row['accuracy']:.1%}"
+            self._say(f"step {step} of {self._total} · {scores} · {self._pace.at(step)}")
+
+    def finish(self, status: str) -> None:
+        self._say(status)
+
+    def _say(self, text: str) -> None:
+        self._said = time.monotonic()
+        self._console.print(text, markup=False, highlight=False, soft_wrap=True)

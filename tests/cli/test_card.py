@@ -1,0 +1,90 @@
+"""`mecheval card` as people and programs use it; workers work in this process."""
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from support.card_runs import THIRD_PARTY, Counted, alone
+from support.tiny_scale import MICRO
+
+from mecheval.paper import recipes
+from mecheval.cli import main
+from mecheval.runs.finished import Run
+from mecheval.sweeps.job import Outcome
+
+LSTM = f"{THIRD_PARTY / 'lstm.py'}:Lstm"
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    monkeypatch.setitem(recipes.SCALES, "quick", MICRO)
+    with alone() as started:
+        yield started
+
+
+def test_a_person_sees_a_table_and_where_the_card_is(of, shelf, quick, capsys):
+    found = of("Lstm")
+    quick.clear()
+    assert main(["card", LSTM, "--out", str(shelf)]) == 0
+    out = capsys.readouterr().out
+    assert out.splitlines()[0] == "Lstm · scale micro"
+    assert all(word in out for word in ("AR, pairs=3", "ATR, max_len=32", "Attention", "Mamba", "unsolved"))
+    assert out.splitlines()[-2:] == [str(found.folder / "card.html"), str(found.folder / "card.md")]
+    assert quick == []
+
+
+def test_a_program_reads_the_card_as_one_object(of, shelf, capsys):
+    found = of("Lstm")
+    assert main(["card", LSTM, "--out", str(shelf), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == found.to_dict()
+
+
+def test_a_dry_run_says_what_it_takes_and_writes_nothing(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["card", LSTM, "--dry-run", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["experiments"], found["finished"], found["shapes"]) == (18, 0, 6)
+    assert found["folder"].startswith("runs/card-Lstm-")
+    assert main(["card", LSTM, "--dry-run"]) == 0
+    assert "18 experiments, 18 to run · at most about 0:0" in capsys.readouterr().out
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_failed_is_told_at_the_end_with_exit_code_1(shelf, monkeypatch, capsys):
+    class Unlucky(Counted):
+        def start(self, job):
+            bad = job.experiment["seed"] == 2
+            self._outcomes.append((job, Outcome("error", "no luck"))) if bad else super().start(job)
+
+    monkeypatch.setitem(recipes.SCALES, "quick", replace(MICRO, name="unlucky"))
+    monkeypatch.setattr("mecheval.sweeps.local.Local", Unlucky)
+    assert main(["card", "attention", "--out", str(shelf)]) == 1
+    seen = capsys.readouterr()
+    lines = [line for line in seen.err.splitlines() if line.startswith("error: ")]
+    assert len(lines) == 4
+    assert all(line.endswith("seed 2: no luck") for line in lines)
+    assert "PARTIAL" in (shelf / "card-attention-unlucky" / "card.html").read_text()
+
+
+def test_files_given_by_plugin_are_the_subjects_and_not_the_baselines(shelf, tmp_path, capsys):
+    file = tmp_path / "extra.py"
+    file.write_text("import mecheval\nfrom mecheval.models.mixers.attention import Attention\n"
+                    "@mecheval.register_mixer('mine')\nclass Mine(Attention):\n    'Mine.'\n")  # fmt: skip
+    assert main(["card", "mine", "--plugin", str(file), "--out", str(shelf), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["architecture"] == "mine"
+    runs = {name: [Run(path) for path in Path(folder).iterdir() if path.is_dir()] for name, folder in (
+        ("own", found["folder"]), ("shared", shelf / "card-baselines-micro"))}  # fmt: skip
+    assert [list(run.provenance["made_by"]["plugins"]) for run in runs["own"]] == [["extra.py"]] * 6
+    assert [run.provenance["made_by"]["plugins"] for run in runs["shared"]] == [{}] * 12
+
+
+def test_help_ends_in_an_example_and_does_not_wait_for_torch():
+    code = "import sys, mecheval.cli as c; c.main(['card', '--help']); print({'torch', 'pandas'} & sys.modules.keys())"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    *_, example, heavy = [line for line in done.stdout.splitlines() if line.strip()]
+    assert example.strip() == "Example: mecheval card mamba:d_conv=2"
+    assert heavy == "set()"

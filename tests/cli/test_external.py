@@ -1,0 +1,161 @@
+"""A stranger's whole model on the command line: by its file, or by the name it registered."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from mecheval.cli import main
+from mecheval.models.registries import models
+from mecheval.plugins import checksums, load_plugin
+from mecheval.runs.experiment import Experiment
+from mecheval.runs.provenance import made_by
+from mecheval.sweeps.estimate import measured
+from mecheval.sweeps.job import Job
+from mecheval.sweeps.worker import work
+
+TASK = "recall:pairs=3,vocab=16"
+FIELDS = ["model.d_model=8", "train.steps=3", "train.batch=8", "eval.documents=16", "eval.grid_documents=16"]
+MODEL = """
+import torch
+from torch import nn
+
+import mecheval
+
+
+@mecheval.register_model("mine")
+class Mine(nn.Module):
+    '''Each token and the mean of what came before.'''
+
+    sites = {"blocks.0.block_in": "output of embedding", "blocks.0.mixer_out": "output of mean"}
+
+    def __init__(self, vocab_size: int, d_model: int, layers: int, max_len: int, *, power: float = 1.0) -> None:
+        super().__init__()
+        self.embedding, self.mean = nn.Embedding(vocab_size, d_model), nn.Identity()
+        self.head = nn.Linear(d_model, vocab_size)
+        self.power = power
+
+    def forward(self, tokens):
+        x = self.embedding(tokens)
+        mean = x.cumsum(dim=1) / torch.arange(1, x.shape[1] + 1)[:, None] ** self.power
+        return self.head(x + self.mean(mean))
+
+
+class Nameless(Mine):
+    sites = {"mean": "output of mean"}
+
+
+class Ahead(Mine):
+    def forward(self, tokens):
+        logits = super().forward(tokens)
+        return logits + logits.mean(dim=1, keepdim=True)
+
+
+class Unbuilt(Mine):
+    def __init__(self, vocab_size, d_model, layers, max_len):
+        raise RuntimeError("out of luck")
+
+
+class Sized(nn.Module):
+    def __init__(self, vocab_size: int, width: int) -> None:
+        super().__init__()
+
+
+class mamba(Mine):
+    pass
+"""
+
+
+@pytest.fixture
+def file(tmp_path, monkeypatch, own_names):
+    models.names()
+    monkeypatch.setattr(models, "_targets", dict(models._targets))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text(MODEL)
+    return "mine.py"
+
+
+def answered(capsys, *words):
+    assert main([*map(str, words), "--json"]) == 0, capsys.readouterr().err
+    return json.loads(capsys.readouterr().out)
+
+
+def refused(capsys, code, *words):
+    assert main([*map(str, words)]) == code
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert not Path("runs").exists(), "nothing was written"
+    return captured.err.splitlines()
+
+
+def test_by_its_file_or_by_its_name_it_is_the_same_model(file, capsys):
+    by_file = answered(capsys, "run", TASK, "mine.py:Mine:power=0.5", *FIELDS)
+    by_name = answered(capsys, "run", TASK, "mine:power=0.5", *FIELDS, "--plugin", file)
+    assert by_file["metrics"] == by_name["metrics"]
+    assert by_file["verdict"] == by_name["verdict"]
+    assert by_file["verdict"]["mechanism"] == "unsolved"
+    assert "recall-Mine-" in by_file["folder"]
+    assert {run["model.architecture"] for run in answered(capsys, "runs", "runs")} == {
+        "Mine:power=0.5",
+        "mine:power=0.5",
+    }
+    for found, plugin in ((by_file, "mine.py:Mine"), (by_name, file)):
+        grid = answered(capsys, "intervene", found["folder"], "--plugin", plugin, "--documents", 8)
+        assert {row["site"] for row in grid["rows"]} == {None, "blocks.0.block_in", "blocks.0.mixer_out"}
+        assert grid["verdict"]["mechanism"] == "unsolved"
+
+
+def test_a_verdict_that_cannot_be_given_is_one_line_and_the_grid_is_there(file, capsys):
+    found = answered(capsys, "run", TASK, "mine.py:Nameless", *FIELDS)
+    assert found["verdict"] is None
+    asked = ["intervene", found["folder"], "--plugin", "mine.py:Nameless", "--documents", 8]
+    grid = answered(capsys, *asked)
+    reason = "a verdict needs sites that are called as ours are, blocks.1.block_in, …; the model has none"
+    assert (grid["verdict"], grid["no_verdict"]) == (None, reason)
+    assert main([str(word) for word in asked]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert out.endswith(f"no verdict: {reason}")
+    assert "mean" in out
+
+
+def test_it_can_be_looked_at(file, capsys):
+    listed = answered(capsys, "list", "sites", "mine.py:Mine")
+    assert listed[1] == {"name": "blocks.0.mixer_out", "shape": ["batch", "time", "16"], "summary": "output of mean"}
+    costs = answered(capsys, "describe", "mine.py:Mine", "--d-model", 8)
+    assert costs["parameters"] == 8195 * 8 + 8195 * 9
+    assert costs["parameters"] - costs["parameters_without_embedding"] == 8195 * 8
+    entries = {entry["name"]: entry for entry in answered(capsys, "list", "architectures", "--plugin", file)}
+    assert entries["mine"]["summary"] == "Each token and the mean of what came before."
+    assert [option["name"] for option in entries["mine"]["options"]] == ["power"]
+    assert answered(capsys, "check", "mine:power=2.0", "--plugin", file) == {"name": "mine:power=2.0", "failures": []}
+
+
+@pytest.mark.parametrize(
+    ("model", "line"),
+    [
+        ("mine.py:Ahead", "error: Ahead: must not see the future"),
+        ("mine.py:Unbuilt", "error: Unbuilt cannot be built: RuntimeError: out of luck"),
+        ("mine.py:Mine:power=x", "error: model.architecture=Mine:power=x: Mine: power=x must be a number"),
+        ("mine.py:Sized", "it must be built with (vocab_size, d_model, layers, max_len, **options)"),
+        ("mine.py:mamba", "'mine.py:mamba' must have another name"),
+    ],
+)
+def test_what_cannot_be_run_is_refused_before_anything_is_written(model, line, file, capsys):
+    errors = refused(capsys, 2, "run", TASK, model, *FIELDS)
+    assert any(line in error for error in errors), errors
+
+
+def test_check_says_what_is_wrong_with_it(file, capsys):
+    assert "must not see the future" in refused(capsys, 1, "check", "mine.py:Ahead")[0]
+
+
+def test_a_sweeps_worker_and_its_estimate_know_it(file, tmp_path, monkeypatch):
+    load_plugin(file)
+    experiment = Experiment.of(
+        {"task": TASK, "model.architecture": "mine", "model.d_model": 8, "train.steps": 2, "eval.documents": 8}
+    )
+    cost = measured(experiment)
+    assert min(cost.step, cost.evaluated, cost.intervened) > 0
+    made = made_by("cpu", 1, checksums())
+    job = Job(experiment.fields(), experiment.name, str(tmp_path / "out"), made, plugins=(str(tmp_path / file),))
+    assert work(job).status == "done"

@@ -1,0 +1,145 @@
+"""`mecheval sweep` as people and programs use it; workers work in this process."""
+
+import json
+import re
+
+import pytest
+from support.fault_injection import small
+from support.sweep_runs import Inline, own_recipes, recipe_file, results  # noqa: F401, a fixture
+
+from mecheval.cli import main
+from mecheval.results.plan import Plan
+from mecheval.runs.files import write_json
+from mecheval.runs.pending import PROGRESS, locked
+from mecheval.sweeps.agenda import Agenda, SweepOptions
+from mecheval.sweeps.job import Outcome
+
+pytestmark = pytest.mark.usefixtures("own_recipes")
+
+
+@pytest.fixture(autouse=True)
+def inline(monkeypatch):
+    monkeypatch.setattr("mecheval.sweeps.local.Local", Inline)
+
+
+@pytest.fixture
+def words(tmp_path):
+    return ["sweep", "mine", "--plugin", str(recipe_file(tmp_path)), "--out", str(tmp_path / "out")]
+
+
+def printed(capsys):
+    return json.loads(capsys.readouterr().out)
+
+
+def test_a_sweep_is_one_object_for_programs(words, capsys, tmp_path):
+    assert main([*words, "--json"]) == 0
+    found = printed(capsys)
+    assert list(found) == ["recipe", "scale", "folder", "counts", "runs"]
+    assert (found["recipe"], found["scale"], found["counts"]) == ("mine", "quick", {"done": 2})
+    assert [(run["seed"], run["status"], run["steps"]) for run in found["runs"]] == [(0, "done", 12), (1, "done", 12)]
+    assert main(["sweep", "status", str(tmp_path / "out"), "--json"]) == 0
+    told = printed(capsys)
+    assert told["counts"] == found["counts"]
+    assert [run["key"] for run in told["runs"]] == [run["key"] for run in found["runs"]]
+
+
+def test_a_person_sees_lines_of_what_starts_and_ends(words, capsys):
+    assert main(words) == 0
+    seen = capsys.readouterr()
+    cell = "recall:pairs=3,vocab=16 · attention · width 8 · layers 2"
+    assert seen.err.splitlines()[0] == "1 running · 1 waiting"
+    assert [line for line in seen.err.splitlines() if line.endswith("seed 1")] == [
+        f"{status} · {cell} · rate 0.001 · seed 1" for status in ("running", "done")
+    ]
+    assert seen.out.splitlines()[-1] == "2 done"
+    assert re.search(f"{cell} +■■", seen.out)
+
+
+def test_the_folder_is_named_after_recipe_and_scale(words, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(words[:-2]) == 0
+    assert Plan.read(tmp_path / "runs" / "mine-quick").scale == "quick"
+
+
+def test_a_dry_run_says_what_it_takes_and_writes_nothing(words, capsys, tmp_path):
+    assert main([*words, "--dry-run", "--json"]) == 0
+    found = printed(capsys)
+    assert (found["experiments"], found["finished"], found["shapes"], found["measured"]) == (2, 0, 1, 1)
+    (group,) = found["groups"]
+    assert (group["runs"], group["steps"]) == (2, 24)
+    assert group["seconds"] == found["core_seconds"] > 0
+    assert not (tmp_path / "out").exists()
+    assert main(words) == 0
+    before = results(tmp_path / "out")
+    capsys.readouterr()
+    assert main([*words, "--dry-run"]) == 0
+    assert "2 experiments, 0 to run" in capsys.readouterr().out
+    assert results(tmp_path / "out") == before
+
+
+def test_a_dry_run_does_not_count_what_would_be_taken_over(words, capsys, tmp_path):
+    assert main(words) == 0
+    capsys.readouterr()
+    assert main([*words[:-1], str(tmp_path / "new"), "--reuse", str(tmp_path / "out"), "--dry-run", "--json"]) == 0
+    assert (printed(capsys)["finished"], (tmp_path / "new").exists()) == (2, False)
+
+
+def test_what_failed_is_told_and_tried_again_without_the_recipe(words, capsys, tmp_path, monkeypatch):
+    class Unlucky(Inline):
+        def start(self, job):
+            bad = job.experiment["seed"] == 1
+            self._outcomes.append((job, Outcome("error", "no [luck]"))) if bad else super().start(job)
+
+    monkeypatch.setattr("mecheval.sweeps.local.Local", Unlucky)
+    assert main(words) == 1
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[-2].endswith("rate 0.001 · seed 1: no [luck]")
+    assert lines[-1].startswith("error: 1 of 2 runs failed; 'mecheval sweep retry")
+    out = str(tmp_path / "out")
+    assert main(["sweep", "status", out]) == 0
+    shown = capsys.readouterr().out
+    assert "1 done · 1 error" in shown
+    assert "no [luck]" in shown
+    monkeypatch.setattr("mecheval.sweeps.local.Local", Inline)
+    assert main(["sweep", "retry", out, "--plugin", words[3], "--json"]) == 0
+    assert printed(capsys)["counts"] == {"done": 2}
+
+
+def test_a_retry_leaves_alone_what_was_never_begun(capsys, tmp_path):
+    agenda = Agenda([small()], tmp_path, "mine", "own", SweepOptions())
+    agenda.plan.write(tmp_path)
+    assert main(["sweep", "retry", str(tmp_path), "--json"]) == 0
+    assert printed(capsys)["counts"] == {"waiting": 1}
+
+
+def test_status_tells_the_pace_of_who_is_at_work(capsys, tmp_path):
+    agenda = Agenda([small()], tmp_path, "mine", "own", SweepOptions())
+    agenda.plan.write(tmp_path)
+    (job,) = agenda.jobs
+    with job.place.claimed():
+        job.place.begin(job.record, job.made)
+        write_json(job.place.folder / PROGRESS, {"steps": 5, "total": 12, "speed": 0.25})
+        assert main(["sweep", "status", str(tmp_path), "--json"]) == 0
+        (run,) = printed(capsys)["runs"]
+        assert (run["status"], run["steps"], run["speed"]) == ("running", 5, 0.25)
+        assert main(["sweep", "status", str(tmp_path)]) == 0
+        assert "0:00:28" in capsys.readouterr().out
+
+
+def test_the_second_launcher_leaves_with_3(words, capsys, tmp_path):
+    (tmp_path / "out").mkdir()
+    with locked(tmp_path / "out"):
+        assert main(words) == 3
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "in use by another process" in line
+    assert main(words) == 0
+
+
+def test_recipes_are_listed(capsys):
+    assert main(["list", "recipes", "--json"]) == 0
+    found = printed(capsys)
+    assert {"name", "figure", "summary"} == set(found[0])
+    assert "figure3" in [entry["name"] for entry in found]
+    assert main(["list", "recipes"]) == 0
+    shown = capsys.readouterr().out
+    assert all(entry["name"] in shown and entry["summary"] in " ".join(shown.split()) for entry in found)

@@ -1,0 +1,115 @@
+from importlib.metadata import EntryPoint
+
+import pytest
+
+from mecheval.core import registry as module
+from mecheval.core.errors import InvalidInput
+from mecheval.core.registry import Registry
+from mecheval.core.spec import Spec
+
+
+class Plain:
+    """A plain thing.
+
+    And more about it."""
+
+    def __init__(self, size: int = 1):
+        self.size = size
+
+
+@pytest.fixture
+def things():
+    registry = Registry("thing")
+    registry.add("plain", Plain)
+    registry.add_preset("large", Spec.parse("plain:size=9"), "a large one")
+    return registry
+
+
+def test_a_name_with_options_builds_the_thing(things):
+    assert things.build("plain:size=3").size == 3
+    assert things.build("plain").size == 1
+
+
+def test_a_preset_stands_for_its_options_and_yields_to_given_ones(things):
+    assert things.build("large").size == 9
+    assert things.build("large:size=2").size == 2
+
+
+def test_a_misspelt_name_is_answered_with_the_nearest(things):
+    with pytest.raises(InvalidInput, match=r"no thing named 'plian'; did you mean 'plain'\? \(known: large, plain\)"):
+        things.build("plian")
+
+
+def test_a_constructor_that_says_no_is_heard(things):
+    class Picky:
+        def __init__(self, size: int = 1):
+            raise ValueError("size must be prime")
+
+    things.add("picky", Picky)
+    with pytest.raises(InvalidInput, match="picky: picky:size=4 is refused: size must be prime"):
+        things.build("picky:size=4")
+
+
+def test_an_entry_point_cannot_take_a_name(monkeypatch, things):
+    point = EntryPoint(name="plain", value="their.package:Plain", group="mecheval.things")
+    monkeypatch.setattr(module, "entry_points", lambda group: [point])
+    with pytest.raises(InvalidInput, match=r"entry point their\.package:Plain: name='plain' is taken"):
+        things.names()
+
+
+def test_an_error_says_which_thing(things):
+    with pytest.raises(InvalidInput, match=r"^large: size=x must be an integer"):
+        things.build("large:size=x")
+
+
+def test_a_name_is_taken_once(things):
+    with pytest.raises(InvalidInput, match="'large' is taken"):
+        things.add("large", Plain)
+
+
+def test_an_entry_point_enters_by_the_same_door(monkeypatch):
+    point = EntryPoint(name="counted", value="collections:Counter", group="mecheval.things")
+    monkeypatch.setattr(module, "entry_points", lambda group: [point] if group == "mecheval.things" else [])
+    registry = Registry("thing")
+    assert registry.names() == ["counted"]
+    assert registry.get("counted").__name__ == "Counter"
+
+
+def test_a_broken_entry_point_is_named_when_it_is_asked_for(monkeypatch):
+    point = EntryPoint(name="gone", value="no_such_module:Thing", group="mecheval.things")
+    monkeypatch.setattr(module, "entry_points", lambda group: [point])
+    registry = Registry("thing")
+    with pytest.raises(InvalidInput, match="'gone' cannot be loaded from 'no_such_module:Thing'"):
+        registry.get("gone")
+
+
+def test_an_entry_says_what_programs_read(things):
+    assert things.describe("large").to_dict() == {
+        "name": "large",
+        "summary": "a large one (plain:size=9)",
+        "options": [{"name": "size", "type": "integer", "default": 9, "allowed": "an integer", "summary": ""}],
+        "preset_of": "plain",
+    }
+    assert things.describe("plain").summary == "A plain thing."
+
+
+def test_a_class_that_is_defined_anew_takes_the_place_it_had(things):
+    def defined(size):
+        class Mine:
+            def __init__(self, size: int = size):
+                self.size = size
+
+        return Mine
+
+    things.add("mine", defined(1))
+    things.add("mine", defined(2))
+    assert things.build("mine").size == 2
+    with pytest.raises(InvalidInput, match="'mine' is taken"):
+        things.add("mine", Plain)
+
+
+def test_what_is_not_built_as_its_kind_is_refused_with_the_place():
+    registry = Registry("thing", given=("width", "depth"))
+    registry.add("plain", Plain)
+    with pytest.raises(InvalidInput, match=r"plain: it must be built with \(width, depth, \*\*options\); .*:\d+ takes"):
+        registry.check(Spec("plain"))

@@ -1,0 +1,316 @@
+"""The verdict on models whose mechanism is known, on models that have none, and on shares given as numbers."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+from support import known_models as hand_set
+from support.known_models import TASK, Known
+
+from mecheval.core.errors import InvalidInput
+from mecheval.interventions.grid import Grid
+from mecheval.interventions.interchange import interchange
+from mecheval.interventions.restoration import shares
+from mecheval.interventions.verdict import (
+    ASSOCIATION,
+    DIRECT,
+    INDUCTION,
+    MIXED,
+    UNSOLVED,
+    Thresholds,
+    _classified,
+    judged,
+    needed,
+    verdict,
+)
+from mecheval.metrics.statistics import RESAMPLES
+from mecheval.models.site import sites
+from mecheval.tasks.recall import Recall
+
+INDUCED = {
+    "attention": hand_set.induction,
+    "attention, by layers 0 and 1 of 3": partial(hand_set.induction, layers=3, stores=0, finds=1),
+    "attention, by layers 0 and 2 of 3": partial(hand_set.induction, layers=3, stores=0, finds=2),
+    "attention, by layers 1 and 2 of 3": partial(hand_set.induction, layers=3, stores=1, finds=2),
+    "based, by its convolution": partial(hand_set.by_short_convolution, role="value"),
+}
+RETRIEVED = {
+    f"delta_net, in layer {layer} of {layers}": partial(hand_set.direct_by_delta_rule, layer=layer, layers=layers)
+    for layer, layers in ((0, 1), (0, 2), (1, 2), (1, 3))
+}
+RETRIEVED |= {
+    f"mamba, in layer {layer}, {role}": partial(hand_set.direct_by_state_space, layer=layer, role=role)
+    for layer in (0, 1)
+    for role in ("value", "next_key")
+}
+SOLVED = {
+    **{name: (model, (INDUCTION, int("2 of 3" in name) + 1, "value")) for name, model in INDUCED.items()},
+    **{name: (model, (DIRECT, model.keywords["layer"], "key")) for name, model in RETRIEVED.items()},
+    "based, at the next key": (
+        partial(hand_set.by_short_convolution, role="next_key"),
+        (ASSOCIATION, 1, "next_key"),
+    ),
+    "half and half": (hand_set.half_induction_half_direct, (MIXED, None, None)),
+}
+ROLES = ("key", "value", "next_key", "query")
+ARCHITECTURES = ["attention", "base_conv", "based", "delta_net", "h3:d_state=8", "hyena", "mamba"]
+
+
+def grid_for(model, task=TASK, documents=64, seed=0):
+    convolved = [name for name in sites(model) if name.endswith("conv_out")]
+    return interchange(model, task, needed(len(model.blocks)) + convolved, documents=documents, seed=seed)
+
+
+@pytest.mark.parametrize(("model", "expected"), SOLVED.values(), ids=SOLVED.keys())
+def test_the_verdict_is_what_was_built_in(model, expected):
+    model = model()
+    grid = grid_for(model)
+    assert grid.clean["accuracy"].mean() == 1, "it recalls"
+    assert grid.clean["likelihood"].mean() > 0.99
+    assert grid.corrupt["likelihood"].mean() < 0.2
+    found = verdict(grid, len(model.blocks))
+    assert (found.mechanism, found.layer, found.role) == expected
+    assert found.confidence >= found.layer_confidence > 0.85
+
+
+@pytest.mark.parametrize(
+    ("model", "convolution"),
+    [
+        (partial(hand_set.direct_by_state_space, layer=0, role="value"), "blocks.0.mixer.conv_out at value"),
+        (partial(hand_set.direct_by_state_space, layer=0, role="next_key"), "blocks.0.mixer.conv_out at next_key"),
+        (partial(hand_set.direct_by_state_space, layer=1, role="value"), "blocks.1.mixer.conv_out at value"),
+        (partial(hand_set.direct_by_delta_rule, layer=1), "blocks.1.mixer.k_conv_out at value"),
+        (partial(hand_set.by_short_convolution, role="value"), "blocks.0.mixer.conv_out at value"),
+        (partial(hand_set.by_short_convolution, role="next_key"), "blocks.0.mixer.conv_out at next_key"),
+        (hand_set.induction, None),
+    ],
+)
+def test_the_verdict_says_which_convolution_brought_key_and_value_together(model, convolution):
+    assert verdict(grid_for(model()), 2).convolution == convolution
+
+
+@pytest.mark.parametrize(
+    ("model", "task", "accuracy"),
+    [
+        (hand_set.memoriser, Known(pairs=4, vocab=16), 1.0),
+        (hand_set.uniform, TASK, 0.0),
+        (hand_set.copies_the_last_value, TASK, 0.25),
+        *((partial(hand_set.random, name), TASK, None) for name in ARCHITECTURES),
+    ],
+    ids=["memoriser", "uniform", "copies the last value", *(f"random {name}" for name in ARCHITECTURES)],
+)
+def test_what_does_not_recall_has_no_mechanism(model, task, accuracy):
+    """Whether it is always right, or never, or as often as the last pair is asked."""
+    grid = grid_for(model(), task)
+    assert accuracy is None or grid.clean["accuracy"].mean() == pytest.approx(accuracy, abs=0.1)
+    found = verdict(grid, 2)
+    assert (found.mechanism, found.layer, found.role, found.confidence) == (UNSOLVED, None, None, 1.0)
+
+
+def test_a_mechanism_is_claimed_for_at_most_5_of_100_untrained_models():
+    tasks = [TASK, Recall(pairs=2, vocab=4)]  # the second has two values, one of which is right
+    claimed = []
+    for seed in range(100):
+        name, task, linear = ARCHITECTURES[seed % 7], tasks[seed // 2 % 2], (1.0, 10.0, 30.0)[seed % 3]
+        model = hand_set.random(name, task, layers=1 + seed % 2, seed=seed, linear=linear)
+        grid = interchange(model, task, needed(len(model.blocks)), ROLES, documents=16, seed=seed)
+        if verdict(grid, len(model.blocks)).mechanism != UNSOLVED:
+            claimed.append((seed, name))
+    assert len(claimed) <= 5, claimed
+
+
+def grid_of(n=200, seed=0, lost=0.8, layers=2, noise=0.1, **held):
+    """A grid in which roles hold so much: `value=0.9` at the input of every block, `value_2=0.9` at that of block 2."""
+    rng = np.random.default_rng(seed)
+    clean, corrupt = lost + 0.1 * rng.random(n), 0.1 * rng.random(n)
+    cells = {}
+    for site in needed(layers):
+        for role in ROLES:
+            share = held.get(f"{role}_{site.split('.')[1]}", held.get(role, 0.0))
+            likelihood = corrupt + (clean - corrupt) * share + noise * rng.normal(size=n)
+            cells["restored", site, role] = {"likelihood": likelihood}
+    return Grid("key", "test", {"likelihood": clean}, {"likelihood": corrupt}, cells)
+
+
+def answer(grids, layers=2, **limits):
+    found = verdict(grids, layers, Thresholds(**limits))
+    return found.mechanism, found.layer, found.role
+
+
+@pytest.mark.parametrize(
+    ("layers", "held", "expected"),
+    [
+        (2, {"value": 1.0}, (INDUCTION, 1, "value")),
+        (2, {"next_key": 1.0}, (ASSOCIATION, 1, "next_key")),
+        (2, {"key": 1.0}, (DIRECT, 1, "key")),
+        (2, {"query": 1.0}, (DIRECT, 0, "key")),
+        (2, {"key": 0.3, "query": 0.7}, (DIRECT, 0, "key")),
+        (2, {"key": 0.7, "query": 0.3}, (DIRECT, 1, "key")),
+        (2, {"value": 0.5, "key": 0.5}, (MIXED, None, None)),
+        (2, {"value": 0.6, "next_key": 0.6}, (MIXED, None, None)),
+        (2, {"value": 0.3}, (MIXED, None, None)),
+        (2, {}, (MIXED, None, None)),
+        (3, {"key_1": 1.0, "value_2": 1.0}, (INDUCTION, 2, "value")),
+        (3, {"value_1": 1.0, "query_2": 1.0}, (INDUCTION, 1, "value")),
+        (3, {"value": 1.0}, (INDUCTION, 2, "value")),
+        (3, {"key_1": 1.0, "query_2": 1.0}, (DIRECT, 1, "key")),
+        (3, {"query": 1.0}, (DIRECT, 0, "key")),
+        (3, {"key": 1.0}, (DIRECT, 2, "key")),
+        (4, {"key_1": 1.0, "next_key_2": 1.0, "query_3": 1.0}, (ASSOCIATION, 2, "next_key")),
+        (3, {"value_1": 1.0, "value_2": 0.5, "query_2": 0.5}, (MIXED, None, None)),
+        (1, {"query": 1.0}, (DIRECT, 0, "key")),
+        (1, {"key": 1.0}, (MIXED, None, None)),
+    ],
+)
+def test_where_the_information_is_says_how_it_was_found(layers, held, expected):
+    grid = grid_of(layers=layers, **held)
+    assert answer(grid, layers) == expected
+    assert answer(grid_of(layers=layers, lost=0.1, **held), layers) == (UNSOLVED, None, None)
+
+
+@pytest.mark.parametrize(
+    ("value", "query", "key", "expected"),
+    [
+        (1.03, 0.02, 0.10, INDUCTION),  # Attention
+        (0.86, 0.00, 0.23, INDUCTION),  # Based
+        (0.69, 0.00, 0.50, MIXED),  # BaseConv
+        (0.02, 0.53, 0.56, DIRECT),  # H3
+        (0.07, 0.54, 0.61, DIRECT),  # Hyena
+        (0.03, 0.27, 0.62, DIRECT),  # Mamba
+    ],
+    ids=["attention", "based", "base_conv", "h3", "hyena", "mamba"],
+)
+def test_the_published_shares_give_the_published_mechanisms(value, query, key, expected):
+    """ATR at d = 256, at the input of layer 1: paper §5.2."""
+    site = "blocks.1.block_in"
+    mean = {(site, "value"): value, (site, "query"): query, (site, "key"): key}
+    assert _classified(0.9, mean, 2, Thresholds())[0] == expected
+
+
+def test_thresholds_are_arguments_and_change_the_answer():
+    grid = grid_of(value=0.65, key=0.3)
+    assert answer(grid) == (INDUCTION, 1, "value")
+    assert answer(grid, solved=0.95) == (UNSOLVED, None, None)
+    assert answer(grid, holds=0.7) == (MIXED, None, None)
+    assert answer(grid, rival=0.2) == (MIXED, None, None)
+    faint = grid_of(value=1.0, lost=0.15)
+    assert answer(faint) == (UNSOLVED, None, None)
+    assert answer(faint, solved=0.12) == (INDUCTION, 1, "value")
+    assert verdict(grid, 2, Thresholds(rival=0.2)).thresholds == Thresholds(rival=0.2)
+
+
+def test_the_evidence_is_the_numbers_it_rests_on():
+    grid = grid_of(layers=3, value_1=0.9, query_2=0.8)
+    found = verdict(grid, 3)
+    expected = {f"{site} at {role}": share for (_, site, role), (share, _) in shares(grid).items()}
+    assert len(expected) == 12
+    lost = grid.clean["likelihood"].mean() - grid.corrupt["likelihood"].mean()
+    assert found.evidence == pytest.approx({"clean − corrupt": lost, **expected})
+    assert found.evidence["blocks.1.block_in at value"] == pytest.approx(0.9, abs=0.05)
+    assert found.to_dict()["evidence"] == found.evidence
+    assert found.to_dict()["thresholds"] == {"solved": 0.2, "holds": 0.5, "rival": 0.4}
+
+
+def test_a_clear_case_is_sure_and_a_close_one_is_not():
+    clear, close = (verdict(grid_of(n=60, value=value, noise=0.5), 2) for value in (1.0, 0.55))
+    assert clear.confidence > 0.99
+    assert 0.3 < close.confidence < 0.9
+    more = verdict(grid_of(n=6000, value=0.55, noise=0.5), 2)
+    assert (more.mechanism, more.confidence) == (INDUCTION, 1.0), "more documents decide it"
+
+
+def test_the_confidence_is_the_part_of_resamples_with_the_same_mechanism():
+    grid = grid_of(n=40, value=0.6, key=0.3, noise=0.3)
+    found = verdict(grid, 2)
+    again = {cell[1:]: means for cell, (_, means) in shares(grid).items()}
+    site = "blocks.1.block_in"
+    value, key = again[site, "value"], again[site, "key"] + again[site, "query"]
+    induced = (value >= 0.5) & (key < 0.4) & (again[site, "next_key"] < 0.4)
+    assert found.mechanism == INDUCTION
+    assert found.confidence == induced.sum() / RESAMPLES
+    assert 0.1 < found.confidence < 0.95
+
+
+def test_the_layer_can_be_less_sure_than_the_mechanism():
+    grid = grid_of(n=50, key=0.51, query=0.49, noise=0.5)
+    found = verdict(grid, 2)
+    assert found.mechanism == DIRECT
+    assert found.confidence > 0.99
+    assert 0.2 < found.layer_confidence < 0.9
+
+
+def test_seeds_that_agree_make_it_sure_and_one_that_does_not_makes_it_less():
+    agree = [grid_of(seed=seed, value=1.0) for seed in range(3)]
+    found = verdict(agree, 2)
+    assert (found.mechanism, found.confidence, found.layer_confidence) == (INDUCTION, 1.0, 1.0)
+    found = verdict([*agree[:2], grid_of(seed=2, key=1.0)], 2)
+    # of three seeds drawn with replacement, at most one is the other: 20 of 27
+    assert found.mechanism == INDUCTION
+    assert found.confidence == pytest.approx(20 / 27, abs=0.06)
+    assert found.evidence["blocks.1.block_in at value"] == pytest.approx(2 / 3, abs=0.02)
+    assert found.evidence["blocks.1.block_in at key"] == pytest.approx(1 / 3, abs=0.02)
+
+
+def test_seeds_that_read_in_different_layers_agree_on_the_mechanism_only():
+    found = verdict([grid_of(seed=0, key=1.0), grid_of(seed=1, key=1.0), grid_of(seed=2, query=1.0)], 2)
+    assert (found.mechanism, found.layer, found.confidence) == (DIRECT, 1, 1.0)
+    assert found.layer_confidence == pytest.approx(20 / 27, abs=0.06)
+
+
+@pytest.mark.parametrize("failed", [0, 2])
+def test_a_seed_that_did_not_learn_does_not_hide_what_the_others_do(failed):
+    grids = [grid_of(seed=seed, value=1.0, lost=0.0 if seed == failed else 0.8) for seed in range(3)]
+    found = verdict(grids, 2)
+    assert found.mechanism == INDUCTION
+    assert found.evidence["clean − corrupt"] == pytest.approx(0.8 * 2 / 3, abs=0.02)
+    assert found.evidence["blocks.1.block_in at value"] == pytest.approx(1.0, abs=0.02)
+    assert found.confidence == pytest.approx(26 / 27, abs=0.03), "unless that one is drawn three times"
+
+
+def test_seeds_that_did_not_learn_are_unsolved_together():
+    found = verdict([grid_of(seed=seed, value=1.0, lost=0.0) for seed in range(3)], 2)
+    assert (found.mechanism, found.confidence) == (UNSOLVED, 1.0)
+
+
+def test_seeds_may_have_different_numbers_of_documents():
+    found = verdict([grid_of(n=n, seed=n, value=0.9) for n in (50, 64, 70)], 2)
+    assert (found.mechanism, found.confidence) == (INDUCTION, 1.0)
+
+
+def test_one_seed_in_a_list_is_one_seed():
+    grid = grid_of(value=0.55, key=0.3)
+    assert verdict([grid], 2) == verdict(grid, 2) == verdict(grid, 2)
+
+
+@pytest.mark.parametrize("n", [1, 2])
+def test_few_documents_have_a_verdict(n):
+    assert verdict(grid_of(n=n, seed=1, value=1.0), 2).mechanism == INDUCTION
+
+
+def test_real_models_of_several_seeds():
+    """A memoriser and an induction head: the mean of both has lost half."""
+    known = Known(pairs=4, vocab=16)
+    grids = [grid_for(model(), known) for model in (hand_set.induction, hand_set.memoriser, hand_set.induction)]
+    found = verdict(grids, 2)
+    assert found.mechanism == INDUCTION
+    assert found.confidence == pytest.approx(26 / 27, abs=0.03)
+
+
+def test_a_grid_without_the_cells_of_a_verdict_is_refused():
+    grid = grid_of(value=1.0)
+    del grid.cells["restored", "blocks.1.block_in", "next_key"]
+    with pytest.raises(InvalidInput, match=r"blocks\.1\.block_in at next_key"):
+        verdict(grid, 2)
+    with pytest.raises(InvalidInput, match=r"blocks\.2\.block_in"):
+        verdict([grid_of(value=1.0)], 3)
+    ablated = grid_of(value=1.0)
+    cells = {("ablated", *cell[1:]): values for cell, values in ablated.cells.items()}
+    with pytest.raises(InvalidInput, match="restored"):
+        verdict(Grid("key", "test", ablated.clean, ablated.corrupt, cells), 2)
+
+
+def test_a_grid_is_judged_if_it_can_be():
+    grid = grid_of(value=1.0)
+    assert judged(grid, 2) == verdict(grid, 2)
+    assert judged(grid, 3) is None
+    assert judged(Grid("value", "test", grid.clean, grid.corrupt, grid.cells), 2) is None, "the key was not corrupted"
