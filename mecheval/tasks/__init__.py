@@ -1,4 +1,4 @@
-"""Room 1, documents: the tasks and where they are registered."""
+"""The tasks, and the registry that names them."""
 
 from mecheval.core.registry import Registry
 from mecheval.core.spec import Spec
@@ -10,11 +10,11 @@ tasks.add("treecall", "mecheval.tasks.treecall:Treecall")
 for name, text, summary in (
     ("ar_32pairs", "recall:pairs=32", "AR as the paper's text has it"),
     ("ar_16pairs", "recall:pairs=16", "AR as the paper's numbers come from"),
-    ("atr", "treecall", "ATR of figures 7, 8, 11 and 12: L_max 5, 20 terminals"),
+    ("atr", "treecall", "ATR as the paper has it most often: L_max 5, 20 terminals"),
     ("atr_8192", "treecall:terminals=8192", "ATR with 8,192 terminals, together as likely as 20"),
     ("atr_l10", "treecall:max_rhs=10", "ATR with longer productions: L_max 10"),
-    ("atr_split", "treecall:held_out=0.2", "ATR of figure 10: a fifth of the pairs asked only in test"),
-    ("atr_sibling", "treecall:query=sibling", "ATR of figure 13: rightmost sibling queries"),
-    ("atr_grandparent", "treecall:query=grandparent", "ATR two steps up the tree, beyond the paper"),
+    ("atr_split", "treecall:held_out=0.2", "ATR with a fifth of the pairs asked only in test"),
+    ("atr_sibling", "treecall:query=sibling", "ATR with queries for the rightmost sibling"),
+    ("atr_grandparent", "treecall:query=grandparent", "ATR two steps up the tree"),
 ):
     tasks.add_preset(name, Spec.parse(text), summary)

@@ -1,4 +1,4 @@
-"""`check_task`: what every task must keep, examined. A task that fails would make every number false."""
+"""Check that a task keeps its contract; a task that does not would make every number false."""
 
 from collections.abc import Callable, Iterator
 from typing import cast, get_args
@@ -15,7 +15,7 @@ DRAWN = 256
 
 
 def check_task(task: Task, documents: int = DRAWN) -> None:
-    """Raises CheckFailed with every promise that the task breaks."""
+    """Raise CheckFailed with every rule that the task breaks."""
     failures = []
     for check in (
         _draws_any_block_alike,
@@ -26,7 +26,7 @@ def check_task(task: Task, documents: int = DRAWN) -> None:
     ):
         try:
             failures += list(check(task, documents))
-        except Exception as error:  # a stranger's code: whatever it raises is a finding
+        except Exception as error:  # third-party code may raise anything
             failures.append(f"{_words(check)}: {type(error).__name__}: {error}")
     if failures:
         raise CheckFailed(str(type(task).__name__), failures)
@@ -37,25 +37,26 @@ def _draws_any_block_alike(task: Task, n: int) -> Iterator[str]:
     backwards = [texts(task.documents(0, "test", i, i + 1))[0] for i in reversed(range(n))][::-1]
     differing = [i for i in range(n) if whole[i] != backwards[i]]
     if differing:
-        yield f"document {differing[0]} drawn alone differs from the same in a block (and {len(differing) - 1} more)"
+        more = f"(and {len(differing) - 1} more)"
+        yield f"document {differing[0]} drawn alone differs from the one in a block {more}"
     middle = task.documents(0, "test", n // 3, n)
     if texts(middle) != whole[n // 3 :]:
         yield f"documents {n // 3} to {n} differ when the block starts there"
     if middle.index.tolist() != list(range(n // 3, n)):
-        yield "index must number the documents as they were asked for"
+        yield "index must number the documents from start to stop"
 
 
 def _keeps_its_shapes(task: Task, n: int) -> Iterator[str]:
     for split in SPLITS:
         docs = task.documents(0, split, 0, n)
         if len(docs) != n:
-            yield f"{split}: {n} documents were asked for and {len(docs)} drawn"
+            yield f"{split}: {n} documents were requested and {len(docs)} drawn"
         if docs.lengths.max() > task.max_len:
             yield f"{split}: a document has {docs.lengths.max()} tokens, max_len is {task.max_len}"
-        if docs.flat.min() < 0 or docs.flat.max() >= task.vocab_size:
-            yield f"{split}: tokens must be below vocab_size={task.vocab_size}: {docs.flat.min()} … {docs.flat.max()}"
-        if docs.answers.min() < 0 or docs.answers.max() >= task.vocab_size:
-            yield f"{split}: answers must be below vocab_size={task.vocab_size}: {np.unique(docs.answers)[[0, -1]]}"
+        for name, ids in (("tokens", docs.flat), ("answers", docs.answers)):
+            low, high = ids.min(), ids.max()
+            if low < 0 or high >= task.vocab_size:
+                yield f"{split}: {name} must be below vocab_size={task.vocab_size}: {low} … {high}"
         if not all(task.word(int(token)) for token in np.unique(docs.flat)):
             yield f"{split}: word() must name every token"
 
@@ -73,7 +74,7 @@ def _keeps_its_roles(task: Task, n: int) -> Iterator[str]:
     if (docs.queries[:, 0] != docs.roles["query"]).any():
         yield "the role query must be the first of queries"
     if (docs.queries.max(axis=1) != docs.lengths - 1).any():
-        yield "nothing may follow the last query: nothing reads it"
+        yield "no token may follow the last query: no model reads it"
     if (docs.at("value") != docs.answer).any():
         yield "the token at the role value must be the answer"
     if (docs.at("key") != docs.at("query")).any():
@@ -82,9 +83,10 @@ def _keeps_its_roles(task: Task, n: int) -> Iterator[str]:
 
 def _separates_splits_and_seeds(task: Task, n: int) -> Iterator[str]:
     train = texts(task.documents(0, "train", 0, n))
-    for what, other in (("dev", task.documents(0, "dev", 0, n)), ("another seed", task.documents(1, "train", 0, n))):
-        if texts(other) == train:
-            yield f"{what} draws the same documents as train"
+    if texts(task.documents(0, "dev", 0, n)) == train:
+        yield "dev draws the same documents as train"
+    if texts(task.documents(1, "train", 0, n)) == train:
+        yield "another seed draws the same documents as train"
 
 
 def _corrupts_honestly(task: Task, n: int) -> Iterator[str]:

@@ -1,10 +1,10 @@
-"""One token of each document made wrong, the answers worked out anew.
+"""Corrupt one token of each document and recompute the answers.
 
-    resample    another symbol of the same class, if possible one that does not occur in the document
-    swap        two of a kind change places (for the query: another one is asked), so that another answer is right
+    resample    take another symbol of the same class, if possible one that the document lacks
+    swap        exchange two tokens of a kind (for the query: ask another); the answer changes
 
-The choice depends on (task, kind, role, seed, document) and on nothing else: every cell of a grid of interventions
-sees the same.
+The choice depends on (task, kind, role, seed, document) alone, so that every cell of a grid of
+interventions sees the same corruption.
 """
 
 from dataclasses import replace
@@ -27,25 +27,32 @@ _CELLS = 2**22  # at a time, of a table of documents by symbols
 
 @runtime_checkable
 class Corruptible(Protocol):
-    """What a task says about its documents for them to be corrupted."""
+    """A task whose documents `corrupt` can change."""
 
     @property
     def key(self) -> str: ...
 
     def symbols(self, role: Role) -> range:
-        """The ids that a role can have."""
+        """Return the ids that a role can have."""
         ...
 
     def partners(self, docs: Documents, role: Role) -> Bool[ndarray, "n time"]:
-        """The positions whose token the role's can be exchanged for."""
+        """Mark the positions whose token can be exchanged with the role's."""
         ...
 
     def answers(self, docs: Documents) -> Int32[ndarray, "n queries"]:
-        """The right answers, worked out from the tokens; NO_ANSWER where there is none."""
+        """Compute the right answers from the tokens; NO_ANSWER where there is none."""
         ...
 
 
-def corrupt(task: Corruptible, docs: Documents, role: Role, seed: Seed, kind: Kind = "resample") -> Corrupted:
+def corrupt(
+    task: Corruptible,
+    docs: Documents,
+    role: Role,
+    seed: Seed,
+    kind: Kind = "resample",
+) -> Corrupted:
+    """Corrupt the token at a role in every document; `docs` may be any of the task's documents."""
     validate(corrupt, {"role": role, "seed": seed, "kind": kind}, given=("task", "docs"))
     if not len(docs):
         return Corrupted(docs, np.zeros(0, bool))
@@ -54,24 +61,29 @@ def corrupt(task: Corruptible, docs: Documents, role: Role, seed: Seed, kind: Ki
     original = docs.tokens[rows, position]
     tokens = docs.tokens.copy()
     if kind == "resample":
-        tokens[rows, position] = _resampled(docs, original, task.symbols(role), key)
+        tokens[rows, position] = _resample(docs, original, task.symbols(role), key)
     else:
         different = docs.tokens != original[:, None]
         partner = _choose(task.partners(docs, role) & different, docs.index, key)
-        found = np.flatnonzero(partner >= 0)
-        tokens[found, position[found]] = docs.tokens[found, partner[found]]
+        swapped = np.flatnonzero(partner >= 0)
+        tokens[swapped, position[swapped]] = docs.tokens[swapped, partner[swapped]]
         if role != "query":
-            tokens[found, partner[found]] = original[found]
+            tokens[swapped, partner[swapped]] = original[swapped]
     twins = docs.with_tokens(tokens)
     twins = replace(twins, answers=task.answers(twins))
     usable = (tokens != docs.tokens).any(axis=1) & (twins.answer != docs.answer)
-    if kind == "swap":  # its point is that another answer is right
+    if kind == "swap":  # the twin must have an answer of its own
         usable &= twins.answer != NO_ANSWER
     return Corrupted(twins, usable)
 
 
-def _resampled(docs: Documents, original: Int32[ndarray, " n"], symbols: range, key: int) -> Int32[ndarray, " n"]:
-    """A symbol that the document lacks, else any other one, else (there is but one symbol) the same."""
+def _resample(
+    docs: Documents,
+    original: Int32[ndarray, " n"],
+    symbols: range,
+    key: int,
+) -> Int32[ndarray, " n"]:
+    """Draw a symbol that the document lacks, else any other one, else keep the only one."""
     fresh = original.copy()
     step = max(1, _CELLS // len(symbols))
     for start in range(0, len(docs), step):
@@ -88,8 +100,12 @@ def _resampled(docs: Documents, original: Int32[ndarray, " n"], symbols: range, 
     return fresh
 
 
-def _choose(candidates: Bool[ndarray, "n m"], index: Int[ndarray, " n"], key: int) -> Int[ndarray, " n"]:
-    """One candidate of each row, equally likely; −1 where there is none."""
+def _choose(
+    candidates: Bool[ndarray, "n m"],
+    index: Int[ndarray, " n"],
+    key: int,
+) -> Int[ndarray, " n"]:
+    """Draw one candidate in each row, equally likely; −1 where there is none."""
     counts = candidates.sum(axis=1)
     nth = below(key, index, counts)
     place = (np.cumsum(candidates, axis=1) <= nth[:, None]).sum(axis=1)

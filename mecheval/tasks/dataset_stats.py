@@ -1,4 +1,4 @@
-"""What a data set is really like: the facts that decide how far a score on it can be trusted."""
+"""Statistics of a data set that decide how far a score on it can be trusted."""
 
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any
@@ -15,8 +15,8 @@ TRAIN, EVALUATION = 100_032, 1_024  # §4.1, and the documents the authors drew 
 
 
 @dataclass(frozen=True)
-class SplitFacts:
-    """Counts are of documents; distances and lengths are in tokens."""
+class SplitStats:
+    """One split; counts are numbers of documents, distances and lengths are in tokens."""
 
     split: Split
     documents: int
@@ -30,13 +30,15 @@ class SplitFacts:
 
 
 @dataclass(frozen=True)
-class Honesty:
+class DatasetStats:
+    """The training set, and how both evaluation splits relate to it."""
+
     vocab_size: int
     max_len: int
     train_documents: int
     train_bytes: int
     train_repeats: int
-    splits: tuple[SplitFacts, ...]
+    splits: tuple[SplitStats, ...]
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -47,31 +49,40 @@ def describe(
     seed: Seed = 0,
     train: Annotated[int, Field(ge=1, le=2**24)] = TRAIN,
     evaluation: Annotated[int, Field(ge=1, le=2**20)] = EVALUATION,
-) -> Honesty:
-    """Draws the training set and both evaluation sets and counts."""
+) -> DatasetStats:
+    """Draw the training set and both evaluation sets, and count."""
     training = task.documents(seed, "train", 0, train)
     known = set(texts(training))
-    return Honesty(
+    splits = []
+    for split in ("dev", "test"):
+        docs = task.documents(seed, split, 0, evaluation)
+        splits.append(_split_stats(task, docs, split, seed, known))
+    return DatasetStats(
         vocab_size=task.vocab_size,
         max_len=task.max_len,
         train_documents=train,
         train_bytes=training.nbytes,
         train_repeats=train - len(known),
-        splits=tuple(
-            _facts(task, task.documents(seed, split, 0, evaluation), split, seed, known) for split in ("dev", "test")
-        ),
+        splits=tuple(splits),
     )
 
 
 def texts(docs: Documents) -> list[bytes]:
-    """Each document, its queries included, as bytes to compare."""
+    """Return each document, its queries included, as bytes to compare."""
     ends = np.cumsum(docs.lengths)
-    return [docs.flat[end - length : end].tobytes() for end, length in zip(ends, docs.lengths, strict=True)]
+    starts = ends - docs.lengths
+    return [docs.flat[a:b].tobytes() for a, b in zip(starts, ends, strict=True)]
 
 
-def _facts(task: Task, docs: Documents, split: Split, seed: int, known: set[bytes]) -> SplitFacts:
+def _split_stats(
+    task: Task,
+    docs: Documents,
+    split: Split,
+    seed: int,
+    known: set[bytes],
+) -> SplitStats:
     distance = np.abs(docs.roles["value"] - docs.roles["key"])
-    return SplitFacts(
+    return SplitStats(
         split=split,
         documents=len(docs),
         shortest=int(docs.lengths.min()),

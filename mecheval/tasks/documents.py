@@ -1,4 +1,4 @@
-"""A block of documents as arrays: what a task draws, a model reads and an intervention corrupts."""
+"""Documents as arrays: a task draws them, a model reads them, an intervention corrupts them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -18,18 +18,20 @@ NO_ANSWER = -1
 def roles_of(
     key: Int32[ndarray, " n"], value: Int32[ndarray, " n"], query: Int32[ndarray, " n"]
 ) -> dict[str, Int32[ndarray, " n"]]:
-    """All roles, where the divider stands before the query."""
-    return dict(zip(ROLES, (np.zeros_like(key), key, value, np.maximum(key, value) + 1, query - 1, query), strict=True))
+    """Return all roles of documents in which the divider stands before the query."""
+    next_key = np.maximum(key, value) + 1
+    positions = (np.zeros_like(key), key, value, next_key, query - 1, query)
+    return dict(zip(ROLES, positions, strict=True))
 
 
 @dataclass(frozen=True)
 class Documents:
-    """Row i is document `index[i]`, `lengths[i]` tokens that end at its last query.
+    """A block of documents: row i is document `index[i]`, whose last token is its last query.
 
-    The tokens of all rows are kept end to end; `tokens` lays them out in a table, padded on the right. A role is a
-    position in each row. `queries` are the supervised positions, `answers` what is right there; interventions look at
-    the first query, which has the role `query`. For tasks with a tree, `parents` gives the position of each token's
-    parent, −1 at the root and outside the tree.
+    `flat` holds the tokens of all rows end to end; `tokens` pads them on the right to a table. A
+    role is a position in each row. `queries` are the supervised positions, `answers` the tokens
+    there; interventions use the first query, which has the role `query`. For tasks with a tree,
+    `parents` gives the position of each token's parent, −1 at the root and outside the tree.
     """
 
     index: Int64[ndarray, " n"]
@@ -50,21 +52,22 @@ class Documents:
 
     @property
     def answer(self) -> Int32[ndarray, " n"]:
-        """What is to be recalled at the role `query`; NO_ANSWER where a corruption took it away."""
+        """The right answer at the role `query`; NO_ANSWER where a corruption removed it."""
         return self.answers[:, 0]
 
     def at(self, role: str) -> Int32[ndarray, " n"]:
-        """The token each document has at a role."""
+        """Return the token that each document has at a role."""
         return self.flat[self._starts + self.roles[role]]
 
     def with_tokens(self, tokens: Int32[ndarray, "n time"]) -> "Documents":
+        """Return the same documents with other tokens of the same lengths."""
         return replace(self, flat=tokens[self._inside])
 
     def __len__(self) -> int:
         return len(self.lengths)
 
     def __getitem__(self, rows: slice | Int[ndarray, " m"] | Bool[ndarray, " n"]) -> "Documents":
-        """Some of the documents, in the order asked for."""
+        """Select documents, in the order of `rows`."""
         starts, lengths = self._starts[rows], self.lengths[rows]
         taken: slice | Int64[ndarray, " total"]
         if isinstance(rows, slice) and rows.step in (None, 1) and len(starts):
@@ -84,8 +87,15 @@ class Documents:
 
     @property
     def nbytes(self) -> int:
-        arrays = [self.index, self.flat, self.lengths, self.queries, self.answers, *self.roles.values()]
-        return sum(array.nbytes for array in arrays) + (0 if self.flat_parents is None else self.flat_parents.nbytes)
+        arrays: list[ndarray | None] = [
+            self.index,
+            self.flat,
+            self.lengths,
+            self.queries,
+            self.answers,
+        ]
+        arrays += [*self.roles.values(), self.flat_parents]
+        return sum(array.nbytes for array in arrays if array is not None)
 
     @cached_property
     def _starts(self) -> Int64[ndarray, " n"]:
@@ -96,7 +106,7 @@ class Documents:
         return np.arange(self.lengths.max(initial=0)) < self.lengths[:, None]
 
     def _table(self, flat: Shaped[ndarray, " total"], fill: int) -> Shaped[ndarray, "n time"]:
-        if len(flat) == len(self) * self.lengths.max(initial=0):  # all are as long, as documents of AR are
+        if len(flat) == len(self) * self.lengths.max(initial=0):  # all of one length, as in AR
             return flat.reshape(len(self), -1) if len(self) else flat.reshape(0, 0)
         inside = self._inside
         table = np.full(inside.shape, fill, flat.dtype)
@@ -106,7 +116,7 @@ class Documents:
 
 @dataclass(frozen=True)
 class Corrupted:
-    """Twins of documents, answers recomputed; `usable` where the answer did not survive the corruption."""
+    """Corrupted twins of documents; `usable` marks those whose answer the corruption changed."""
 
     documents: Documents
     usable: Bool[ndarray, " n"]

@@ -2,12 +2,12 @@
 
     X → Y₁ … Yₙ a    (head="right";  X → a Y₁ … Yₙ with head="left")
 
-Each Y is a terminal or a nonterminal of greater depth score, so that no derivation recurses. The head a is drawn from
-a distribution of X's own and is the parent of the symbols beside it: of the terminals themselves, and of the heads of
-what the nonterminals become.
+Each Y is a terminal or a nonterminal of greater depth score, so that no derivation recurses. The
+head a is drawn from a distribution of X's own. It is the parent of the symbols beside it: of the
+terminals themselves, and of the heads of what the nonterminals expand to.
 
-A distribution over m outcomes is m−1 ascending cuts of 0 … 2³²: one word, one outcome, no floating point. Cuts drawn
-uniformly and sorted are a uniform Dirichlet.
+A distribution over m outcomes is m−1 ascending cuts of 0 … 2³²: one random word picks one outcome,
+without floating point. Cuts drawn uniformly and sorted are a uniform Dirichlet.
 """
 
 from dataclasses import dataclass
@@ -25,13 +25,13 @@ Head = Literal["left", "right"]
 
 @dataclass(frozen=True)
 class Grammar:
-    """Symbols below `terminals` are terminals; `terminals + X` is nonterminal X."""
+    """A grammar as arrays; symbols below `terminals` are terminals, the others nonterminals."""
 
     terminals: int
     nonterminals: int
     head: Head
     depth: Int32[ndarray, " nonterminals"]
-    rule_start: Int32[ndarray, " nonterminals_and_end"]  # the rules of X are rule_start[X] … rule_start[X + 1]
+    rule_start: Int32[ndarray, " nonterminals_and_end"]  # where the rules of each X begin
     rule_cuts: UInt32[ndarray, " rules"]  # one per rule; the last of each nonterminal is never read
     body_start: Int32[ndarray, " rules_and_end"]
     body: Int32[ndarray, " symbols"]
@@ -39,8 +39,9 @@ class Grammar:
 
     @cached_property
     def bodies(self) -> list[list[list[int]]]:
-        """For each nonterminal, the right-hand side of each of its rules without the head."""
-        bodies = [self.body[a:b].tolist() for a, b in zip(self.body_start, self.body_start[1:], strict=False)]
+        """The right-hand sides of every nonterminal's rules, without their heads."""
+        starts = zip(self.body_start, self.body_start[1:], strict=False)
+        bodies = [self.body[a:b].tolist() for a, b in starts]
         return [bodies[a:b] for a, b in zip(self.rule_start, self.rule_start[1:], strict=False)]
 
     @cached_property
@@ -65,10 +66,14 @@ class Grammar:
 
     @cached_property
     def for_kernel(self) -> tuple[Any, ...]:
-        """The arrays, and for each nonterminal a guide: how many head cuts lie at or before each of 2ᵇ equal steps."""
+        """The arrays for the kernel, and a guide into each nonterminal's head cuts.
+
+        The guide counts the cuts at or before each of 2ᵇ equal steps.
+        """
         bits = self.terminals.bit_length() + 1
         steps = np.arange(2**bits, dtype=np.uint64) << np.uint64(32 - bits)
-        guide = np.stack([np.searchsorted(cuts, steps, side="right") for cuts in self.head_cuts]).astype(np.int32)
+        counts = [np.searchsorted(cuts, steps, side="right") for cuts in self.head_cuts]
+        guide = np.stack(counts).astype(np.int32)
         rules = (self.rule_start, self.rule_cuts, self.body_start, self.body)
         return (
             self.terminals,
@@ -84,7 +89,7 @@ class Grammar:
     def lengths(self) -> tuple[int, int]:
         """The fewest and the most symbols a derivation can have."""
         shortest, longest = [0] * self.nonterminals, [0] * self.nonterminals
-        for x in np.argsort(-self.depth):  # deepest first: what a rule needs is known before it
+        for x in np.argsort(-self.depth):  # deepest first: a rule uses deeper nonterminals only
             for known, best in ((shortest, min), (longest, max)):
                 sizes = [
                     1 + sum(1 if s < self.terminals else known[s - self.terminals] for s in body)
@@ -105,7 +110,9 @@ def draw_grammar(
     head: Head,
     grammar_seed: int,
 ) -> Grammar:
-    key = key_of("grammar", terminals, nonterminals, max_depth, max_rhs, max_rules, terminal_weight, head, grammar_seed)
+    """Draw the grammar that these settings determine."""
+    sizes = (terminals, nonterminals, max_depth, max_rhs, max_rules)
+    key = key_of("grammar", *sizes, terminal_weight, head, grammar_seed)
     rng = Stream(key, 0)
     depth = np.array([1 + rng.below(max_depth) for _ in range(nonterminals)], np.int32)
     rule_start, body_start = [0], [0]
@@ -119,12 +126,14 @@ def draw_grammar(
         rule_cuts += [*sorted(rng.word() for _ in range(rules - 1)), 0]
         for _ in range(rules):
             for _ in range(1 + rng.below(max_rhs - 1)):
-                is_terminal = rng.word() < terminal_cut
-                body.append(rng.below(terminals) if is_terminal else terminals + deeper[rng.below(len(deeper))])
+                if rng.word() < terminal_cut:
+                    body.append(rng.below(terminals))
+                else:
+                    body.append(terminals + deeper[rng.below(len(deeper))])
             body_start.append(len(body))
         rule_start.append(rule_start[-1] + rules)
     chunks = range(-(-(terminals - 1) // CHUNK))
-    head_cuts = [np.sort(words(key, 1 + x, 0, chunks)[: terminals - 1]) for x in range(nonterminals)]
+    drawn = [words(key, 1 + x, 0, chunks)[: terminals - 1] for x in range(nonterminals)]
     return Grammar(
         terminals=terminals,
         nonterminals=nonterminals,
@@ -134,7 +143,7 @@ def draw_grammar(
         rule_cuts=np.array(rule_cuts, np.uint32),
         body_start=np.array(body_start, np.int32),
         body=np.array(body, np.int32),
-        head_cuts=np.stack(head_cuts),
+        head_cuts=np.stack([np.sort(cuts) for cuts in drawn]),
     )
 
 

@@ -1,9 +1,10 @@
-"""Randomness as a pure function: the words of (key, index, attempt), whatever was drawn before.
+"""Counter-based random numbers: a pure function of (key, index, attempt).
 
-Philox-4x32-10 (Salmon et al., 2011): ten rounds of multiply and exchange turn a counter into four random words.
-The stream of attempt a at document i comes in chunks of 64 words. Chunk c runs 16 counters (16c … 16c+15, i, a); its
-words are the first output of all sixteen, then the second, third and fourth, so that a vector unit makes it at once.
-One choice takes one word. `mecheval.tasks.kernels.stream` is the compiled twin.
+Philox-4x32-10 (Salmon et al., 2011): ten rounds of multiply and exchange turn a counter into four
+random words. The stream of attempt a at document i comes in chunks of 64 words. Chunk c runs 16
+counters (16c … 16c+15, i, a); its words are the first output of all sixteen, then the second, third
+and fourth, so that a vector unit computes them at once. One choice takes one word.
+`mecheval.tasks.kernels.stream` is the compiled twin.
 """
 
 from bisect import bisect_right
@@ -24,12 +25,12 @@ MASK = 0xFFFFFFFF
 
 
 def key_of(*parts: object) -> int:
-    """64 bits that depend on every part."""
+    """Hash all parts to 64 bits."""
     return int(digest(canonical_json(parts))[:16], 16)
 
 
 def philox(counter: Sequence[UInt64[ndarray, " n"]], key: int) -> list[UInt64[ndarray, " n"]]:
-    """Four words for each counter (c0, c1, c2, c3), element by element."""
+    """Return four words for each counter (c0, c1, c2, c3), element by element."""
     c0, c1, c2, c3 = counter
     k0, k1 = key & MASK, key >> 32
     for _ in range(ROUNDS):
@@ -40,7 +41,7 @@ def philox(counter: Sequence[UInt64[ndarray, " n"]], key: int) -> list[UInt64[nd
 
 
 def words(key: int, index: int, attempt: int, chunks: range) -> UInt32[ndarray, " words"]:
-    """Some chunks of one stream."""
+    """Return some chunks of one stream."""
     blocks = np.arange(chunks.start * LANES, chunks.stop * LANES, dtype=np.uint64)
     fixed = [np.full_like(blocks, part) for part in (index & MASK, index >> 32, attempt)]
     outputs = np.stack(philox([blocks, *fixed], key))
@@ -58,7 +59,7 @@ class Stream:
 
     @property
     def drawn(self) -> int:
-        """How many words were used."""
+        """The number of words used so far."""
         return self._chunk * CHUNK - len(self._waiting)
 
     def word(self) -> int:
@@ -68,16 +69,16 @@ class Stream:
         return self._waiting.pop()
 
     def below(self, n: int) -> int:
-        """One of 0 … n−1, equally likely up to one part in 2³²/n."""
+        """Draw one of 0 … n−1, equally likely up to one part in 2³²/n."""
         return self.word() * n >> 32
 
     def pick(self, cuts: Sequence[int]) -> int:
-        """Which of the len(cuts) + 1 parts, cut from 0 … 2³² at ascending places, a word falls in."""
+        """Draw one of len(cuts) + 1 outcomes, cut from 0 … 2³² at ascending places."""
         return bisect_right(cuts, self.word())
 
 
 def below(key: int, index: Int[ndarray, " n"], bound: Int[ndarray, " n"]) -> Int[ndarray, " n"]:
-    """`Stream(key, i).below(b)` for every pair of index and bound at once."""
+    """Return `Stream(key, i).below(b)` for every pair of index and bound at once."""
     wide = index.astype(np.uint64)
     zero = np.zeros_like(wide)
     first = philox([zero, wide & MASK, wide >> 32, zero], key)[0]
@@ -85,4 +86,5 @@ def below(key: int, index: Int[ndarray, " n"], bound: Int[ndarray, " n"]) -> Int
 
 
 def permutation(key: int, n: int) -> Int[ndarray, " n"]:
+    """Return 0 … n−1 in an order that the key determines."""
     return np.argsort(words(key, 0, 0, range(-(-n // CHUNK)))[:n], kind="stable")

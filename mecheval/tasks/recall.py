@@ -16,13 +16,23 @@ from pydantic import Field
 
 from mecheval.core.errors import InvalidInput
 from mecheval.tasks.corruption import Kind, Role, Seed, corrupt
-from mecheval.tasks.documents import FIRST_SYMBOL, NO_ANSWER, SPECIALS, Corrupted, Documents, roles_of
+from mecheval.tasks.documents import (
+    FIRST_SYMBOL,
+    NO_ANSWER,
+    SPECIALS,
+    Corrupted,
+    Documents,
+    roles_of,
+)
 from mecheval.tasks.philox import key_of
 from mecheval.tasks.reference import Choices, Document, recall_ref
-from mecheval.tasks.splits import HeldOut, Split, share_complaint, size_of
+from mecheval.tasks.splits import HeldOut, HeldOutShare, Split, share_complaint, size_of
 from mecheval.tasks.task import MAX_ATTEMPTS, numbers, settle, spec_of
 
 MIN_ACCEPTANCE = 0.01
+Count = Annotated[int, Field(ge=1, le=2**12)]
+VocabSize = Annotated[int, Field(ge=2, le=2**22, multiple_of=2)]
+Asked = Literal["key", "value"]
 
 
 def _keys_suffice(pairs: int, vocab: int) -> str | None:
@@ -38,8 +48,9 @@ def _range_ascends(min_pairs: int | None, pairs: int) -> str | None:
 
 
 def _pairs_suffice(queries: int, min_pairs: int | None, pairs: int) -> str | None:
-    if queries > (min_pairs or pairs):
-        return f"queries={queries} must be at most {min_pairs or pairs}, the fewest pairs a document can have"
+    fewest = min_pairs or pairs
+    if queries > fewest:
+        return f"queries={queries} must be at most {fewest}, the fewest pairs of a document"
     return None
 
 
@@ -47,33 +58,39 @@ def _types_divide(held_out: float, vocab: int) -> str | None:
     return share_complaint(held_out, vocab // 2, "values of each key")
 
 
-def _types_occur(held_out: float, vocab: int, pairs: int, min_pairs: int | None, queries: int) -> str | None:
-    """Documents without enough pairs of a type that the split asks about are drawn again, which must not be most."""
+def _types_occur(
+    held_out: float,
+    vocab: int,
+    pairs: int,
+    min_pairs: int | None,
+    queries: int,
+) -> str | None:
+    """Reject settings for which too few documents have a pair that the split may ask about."""
     n, share = min_pairs or pairs, size_of(vocab // 2, held_out) / (vocab // 2)
     for split, p in (("test", share), ("train", 1 - share)) if 0 < share < 1 else ():
         enough = sum(_binomial(n, i, p) for i in range(queries, n + 1))
         if enough < MIN_ACCEPTANCE:
-            return (
-                f"held_out={held_out} must leave {split} more to ask: {queries} such pairs among {n} are found in "
-                f"{enough:.1g} of documents, and {MIN_ACCEPTANCE} is the least allowed"
-            )
+            share_found = f"only {enough:.1g} of documents have {queries} such pairs among {n}"
+            limit = f"at least {MIN_ACCEPTANCE} must have them"
+            return f"held_out={held_out} must leave {split} more to ask: {share_found}, {limit}"
     return None
 
 
 def _binomial(n: int, i: int, p: float) -> float:
-    return exp(lgamma(n + 1) - lgamma(i + 1) - lgamma(n - i + 1) + i * log(p) + (n - i) * log1p(-p))
+    ways = lgamma(n + 1) - lgamma(i + 1) - lgamma(n - i + 1)
+    return exp(ways + i * log(p) + (n - i) * log1p(-p))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Recall:
     """Associative Recall: key–value pairs, then a key; answer its value."""
 
-    pairs: Annotated[int, Field(ge=1, le=2**12, description="key–value pairs in a document")] = 32
-    min_pairs: Annotated[int | None, Field(ge=1, le=2**12, description="fewest pairs, if their number varies")] = None
-    vocab: Annotated[int, Field(ge=2, le=2**22, multiple_of=2, description="keys and values, half each")] = 8192
-    queries: Annotated[int, Field(ge=1, le=2**12, description="queries in a document; above 1 is MQAR")] = 1
-    query: Annotated[Literal["key", "value"], Field(description="what is shown; the other is to be recalled")] = "key"
-    held_out: Annotated[float, Field(ge=0, lt=1, description="share of (query, answer) types asked only in test")] = 0.0
+    pairs: Annotated[Count, Field(description="key–value pairs in a document")] = 32
+    min_pairs: Annotated[Count | None, Field(description="fewest pairs, if they vary")] = None
+    vocab: Annotated[VocabSize, Field(description="keys and values, half each")] = 8192
+    queries: Annotated[Count, Field(description="queries in a document; above 1 is MQAR")] = 1
+    query: Annotated[Asked, Field(description="what is shown; the other is recalled")] = "key"
+    held_out: HeldOutShare = 0.0
 
     constraints: ClassVar[tuple[Callable[..., str | None], ...]] = (
         _keys_suffice,
@@ -100,7 +117,8 @@ class Recall:
 
     @property
     def _shape(self) -> tuple[int, int, int, int, bool]:
-        return self.vocab // 2, self.min_pairs or self.pairs, self.pairs, self.queries, self.query == "value"
+        fewest = self.min_pairs or self.pairs
+        return self.vocab // 2, fewest, self.pairs, self.queries, self.query == "value"
 
     @cached_property
     def types(self) -> HeldOut:
@@ -111,52 +129,56 @@ class Recall:
 
         index = numbers(seed, split, start, stop)
         tokens = np.empty((len(index), self.max_len), np.int32)
-        lengths, asked = np.empty(len(index), np.int32), np.empty((len(index), self.queries), np.int32)
+        lengths = np.empty(len(index), np.int32)
+        asked = np.empty((len(index), self.queries), np.int32)
         stream = np.uint64(key_of(self.key, seed, split))
-        failed = draw_recall(
-            stream, index, *self._shape, self.types.for_kernel(split), MAX_ATTEMPTS, tokens, lengths, asked
-        )
+        types = self.types.for_kernel(split)
+        arrays = (tokens, lengths, asked)
+        failed = draw_recall(stream, index, *self._shape, types, MAX_ATTEMPTS, *arrays)
         if failed >= 0:
-            raise InvalidInput(
-                f"recall: held_out={self.held_out} must leave {split} more to ask; {MAX_ATTEMPTS} draws did not"
-            )
+            field = f"held_out={self.held_out} must leave {split} more to ask"
+            raise InvalidInput(f"recall: {field}; {MAX_ATTEMPTS} draws gave no document")
         key_at, value_at = (2, 1) if self.query == "value" else (1, 2)
         first = lengths - self.queries
         queries = first[:, None] + np.arange(self.queries, dtype=np.int32)
         key, value = 2 * asked[:, 0] + key_at, 2 * asked[:, 0] + value_at
         answers = np.take_along_axis(tokens, 2 * asked + value_at, axis=1)
-        flat = tokens[np.arange(self.max_len) < lengths[:, None]] if self.min_pairs else tokens.ravel()
+        flat = tokens.ravel()
+        if self.min_pairs:
+            flat = tokens[np.arange(self.max_len) < lengths[:, None]]
         return Documents(index, flat, lengths, roles_of(key, value, first), queries, answers)
 
     def reference(self, rng: Choices, split: Split) -> Document | None:
-        """One attempt at a document in plain Python."""
+        """Attempt one document in plain Python; None if the draw is rejected."""
         return recall_ref(rng, *self._shape, partial(self.types.asks, split))
 
-    def corrupt(self, docs: Documents, role: Role, seed: Seed, kind: Kind = "resample") -> Corrupted:
+    def corrupt(
+        self, docs: Documents, role: Role, seed: Seed, kind: Kind = "resample"
+    ) -> Corrupted:
         return corrupt(self, docs, role, seed, kind)
 
     def symbols(self, role: Role) -> range:
         keys = range(FIRST_SYMBOL, FIRST_SYMBOL + self.vocab // 2)
         values = range(keys.stop, keys.stop + self.vocab // 2)
-        shown, recalled = (keys, values) if self.query == "key" else (values, keys)
-        return recalled if role == "value" else shown
+        queried, recalled = (keys, values) if self.query == "key" else (values, keys)
+        return recalled if role == "value" else queried
 
     def partners(self, docs: Documents, role: Role) -> Bool[ndarray, "n time"]:
-        """The tokens of the same class before the divider."""
+        """Mark the tokens of the same class before the divider."""
         symbols = self.symbols(role)
         before = np.arange(docs.tokens.shape[1]) < docs.roles["divider"][:, None]
         return before & (docs.tokens >= symbols.start) & (docs.tokens < symbols.stop)
 
     def answers(self, docs: Documents) -> Int32[ndarray, "n queries"]:
         asked = np.take_along_axis(docs.tokens, docs.queries, axis=1)
-        shown = self.partners(docs, "key")
+        keys = self.partners(docs, "key")
         answers = np.full_like(asked, NO_ANSWER)
         offset = -1 if self.query == "value" else 1
         for j in range(self.queries):
-            matches = shown & (docs.tokens == asked[:, j, None])
+            matches = keys & (docs.tokens == asked[:, j, None])
             last = docs.tokens.shape[1] - 1 - np.argmax(matches[:, ::-1], axis=1)
-            found = np.flatnonzero(matches.any(axis=1))
-            answers[found, j] = docs.tokens[found, last[found] + offset]
+            rows = np.flatnonzero(matches.any(axis=1))
+            answers[rows, j] = docs.tokens[rows, last[rows] + offset]
         return answers
 
     def word(self, token: int) -> str:

@@ -1,6 +1,6 @@
-"""Both tasks drawn in plain Python, one document at a time: the truth the compiled ones are tested against.
+"""Both tasks in plain Python, one document at a time: the compiled kernels are tested against this.
 
-`rng` gives `below(n)` and `pick(cuts)`: a `philox.Stream` for the same documents choice for choice, or another source.
+With a `philox.Stream` as `rng` the documents are the kernels' own, choice for choice.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,12 +16,16 @@ Asks = Callable[[int, int], bool]  # may this (query symbol, answer symbol) be a
 
 @runtime_checkable
 class Choices(Protocol):
+    """A source of random choices."""
+
     def below(self, n: int) -> int: ...
     def pick(self, cuts: Sequence[int]) -> int: ...
 
 
 @dataclass(frozen=True)
 class Document:
+    """One document as lists."""
+
     tokens: list[int]
     key: int
     value: int
@@ -33,7 +37,7 @@ class Document:
 def recall_ref(
     rng: Choices, symbols: int, min_pairs: int, pairs: int, queries: int, reverse: bool, asks: Asks
 ) -> Document | None:
-    """BOS k₁ v₁ … kₙ vₙ DIVIDER q₁ … ; None if fewer than `queries` pairs may be asked about."""
+    """Draw BOS k₁ v₁ … kₙ vₙ DIVIDER q₁ …; None if too few pairs may be asked about."""
     n = min_pairs + rng.below(pairs - min_pairs + 1)
     keys, values = Pack(symbols), Pack(symbols)
     drawn = [(keys.draw(rng), values.draw(rng)) for _ in range(n)]
@@ -56,7 +60,7 @@ def recall_ref(
 
 
 class Pack:
-    """The numbers 0 … n−1, drawn without replacement: a shuffle that remembers only what it moved."""
+    """The numbers 0 … n−1, drawn without replacement by a shuffle that stores only its moves."""
 
     def __init__(self, n: int) -> None:
         self.n, self.drawn = n, 0
@@ -85,7 +89,7 @@ class TooLong(Exception):
 
 
 def derive_ref(rng: Choices, grammar: Grammar, max_symbols: int) -> list[Node] | None:
-    """A string of the grammar from a uniform start, in order, each symbol with its parent; None if it is too long."""
+    """Derive a string from a uniform start, each symbol with its parent; None if it is too long."""
     nodes: list[Node] = []
     promised = 1  # symbols that the productions so far will place at the least
 
@@ -121,7 +125,7 @@ def derive_ref(rng: Choices, grammar: Grammar, max_symbols: int) -> list[Node] |
 
 
 def related(node: Node, query: str) -> Node | None:
-    """The node a query about this one asks for."""
+    """Return the node that a query about this one asks for."""
     if query == "child":
         return node.rightmost_child
     if node.parent is None or query == "parent":
@@ -129,25 +133,29 @@ def related(node: Node, query: str) -> Node | None:
     return node.parent.rightmost_child if query == "sibling" else node.parent.parent
 
 
-def treecall_ref(rng: Choices, grammar: Grammar, max_symbols: int, query: str, asks: Asks) -> Document | None:
-    """BOS, a string of the grammar, DIVIDER, q; None if it is too long, too short or nothing may be asked about."""
+def treecall_ref(
+    rng: Choices, grammar: Grammar, max_symbols: int, query: str, asks: Asks
+) -> Document | None:
+    """Draw BOS, a string, DIVIDER, q; None if the string does not fit or has no query."""
     nodes = derive_ref(rng, grammar, max_symbols)
     if nodes is None or len(nodes) < MIN_SYMBOLS:
         return None
     rightmost = {node.symbol: node for node in nodes}
-    askable: dict[int, list[Node]] = {}  # for each node that can be the answer, those that ask for it
+    askable: dict[int, list[Node]] = {}  # the nodes that ask for each possible answer
     for node in nodes:
         target = related(node, query)
         if rightmost[node.symbol] is node and target and asks(node.symbol, target.symbol):
             askable.setdefault(target.position, []).append(node)
     if not askable:
         return None
-    # §5.1: pairs are weighted inversely by the parent's child count, so first the answer, then who asks
+    # §5.1 weights pairs inversely by the parent's child count: draw the answer, then the asker
     target = nodes[sorted(askable)[rng.below(len(askable))]]
     askers = askable[target.position]
     key = askers[rng.below(len(askers))]
 
-    tokens = [BOS, *(FIRST_SYMBOL + node.symbol for node in nodes), DIVIDER, FIRST_SYMBOL + key.symbol]
+    string = [FIRST_SYMBOL + node.symbol for node in nodes]
+    tokens = [BOS, *string, DIVIDER, FIRST_SYMBOL + key.symbol]
     parents = [-1, *(1 + node.parent.position if node.parent else -1 for node in nodes), -1, -1]
-    answer = FIRST_SYMBOL + target.symbol
-    return Document(tokens, 1 + key.position, 1 + target.position, [len(tokens) - 1], [answer], parents)
+    answers = [FIRST_SYMBOL + target.symbol]
+    queries = [len(tokens) - 1]
+    return Document(tokens, 1 + key.position, 1 + target.position, queries, answers, parents)

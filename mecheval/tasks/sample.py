@@ -1,4 +1,4 @@
-"""Documents as records of words: what `sample` shows, and prints as JSON for programs."""
+"""Documents as records of words, for `mecheval sample` and its JSON."""
 
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any
@@ -25,7 +25,7 @@ class Twin:
 
 @dataclass(frozen=True)
 class Record:
-    """A document. `queries` and `answers` list them all; `answer` is the first. `parents` is for tasks with a tree."""
+    """A document; `answer` is the first of `answers`, and `parents` is for tasks with a tree."""
 
     index: int
     tokens: list[str]
@@ -39,7 +39,10 @@ class Record:
     parents: list[int] | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        return {name: value for name, value in asdict(self).items() if name != "parents" or value is not None}
+        record = asdict(self)
+        if self.parents is None:
+            del record["parents"]
+        return record
 
 
 def sample(
@@ -51,10 +54,12 @@ def sample(
     role: Role = "key",
     kind: Kind = "resample",
 ) -> list[Record]:
-    """n documents from `start` on, each with its corrupted twin."""
+    """Return n documents from number `start`, each with its corrupted twin."""
     docs = task.documents(seed, split, start, start + n)
     corrupted = task.corrupt(docs, role, seed, kind)
-    twins = [Twin(**_fields(task, corrupted.documents, i), usable=bool(corrupted.usable[i])) for i in range(n)]
+    twins = []
+    for i, usable in enumerate(corrupted.usable.tolist()):
+        twins.append(Twin(**_fields(task, corrupted.documents, i), usable=usable))
     return [
         Record(
             index=int(docs.index[i]),
@@ -62,10 +67,14 @@ def sample(
             queries=docs.queries[i].tolist(),
             answers=[task.word(answer) for answer in docs.answers[i].tolist()],
             corrupted=twins[i],
-            parents=None if docs.parents is None else docs.parents[i, : docs.lengths[i]].tolist(),
+            parents=_parents(docs, i),
         )
         for i in range(n)
     ]
+
+
+def _parents(docs: Documents, i: int) -> list[int] | None:
+    return None if docs.parents is None else docs.parents[i, : docs.lengths[i]].tolist()
 
 
 def _fields(task: Task, docs: Documents, i: int) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What every task is: a frozen configuration from which document i can be drawn at any time."""
+"""The interface of a task: a frozen configuration from which any document can be drawn."""
 
 from typing import Protocol, get_args, runtime_checkable
 
@@ -19,7 +19,7 @@ SPLITS: tuple[Split, ...] = get_args(Split)
 
 @runtime_checkable
 class Task(Protocol):
-    """A frozen dataclass whose fields are its options. `check_task` examines one."""
+    """A frozen dataclass whose fields are its options; `check_task` validates one."""
 
     @property
     def vocab_size(self) -> int: ...
@@ -28,31 +28,36 @@ class Task(Protocol):
     def max_len(self) -> int: ...
 
     def documents(self, seed: Seed, split: Split, start: int, stop: int) -> Documents:
-        """Documents start … stop−1. Each depends on (task, seed, split, its number) alone."""
+        """Draw documents start … stop−1; each depends on (task, seed, split, its number) alone."""
         ...
 
-    def corrupt(self, docs: Documents, role: Role, seed: Seed, kind: Kind = "resample") -> Corrupted: ...
+    def corrupt(
+        self, docs: Documents, role: Role, seed: Seed, kind: Kind = "resample"
+    ) -> Corrupted:
+        """Corrupt the token at a role and recompute the answers."""
+        ...
 
     def word(self, token: int) -> str:
-        """A token as people read it."""
+        """Return a token as people read it."""
         ...
 
 
 def settle(task: object) -> None:
-    """Checks the fields of a frozen dataclass and keeps them as its annotations want them (0 becomes 0.0)."""
+    """Validate the fields of a frozen dataclass and convert them to their types (0 becomes 0.0)."""
     values = validate(type(task), {name: getattr(task, name) for name in options_of(type(task))})
     for name, value in values.items():
         object.__setattr__(task, name, value)
 
 
 def spec_of(name: str, task: object) -> Spec:
-    """The task as text, without what is left at its default: a new option with a default renames no old task."""
-    options = options_of(type(task)).values()
-    return Spec(name, {o.name: getattr(task, o.name) for o in options if getattr(task, o.name) != o.default})
+    """Return the spec of a task without its defaults, so that a new option renames no old task."""
+    options = options_of(type(task))
+    values = {name: getattr(task, name) for name in options}
+    return Spec(name, {n: value for n, value in values.items() if value != options[n].default})
 
 
 def numbers(seed: Seed, split: Split, start: int, stop: int) -> Int64[ndarray, " n"]:
-    """The documents asked for, as an array; refuses what names no documents."""
+    """Return the numbers of the documents start … stop−1 after validating the request."""
     validate(numbers, {"seed": seed, "split": split, "start": start, "stop": stop})
     if not 0 <= start <= stop < 2**62:
         raise InvalidInput(f"documents {start} to {stop} must be 0 ≤ start ≤ stop")

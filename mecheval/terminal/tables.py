@@ -12,7 +12,7 @@ from rich.tree import Tree
 
 from mecheval.core.registry import Entry
 from mecheval.core.spec import print_scalar
-from mecheval.tasks.dataset_stats import Honesty
+from mecheval.tasks.dataset_stats import DatasetStats
 from mecheval.tasks.sample import Record
 
 if TYPE_CHECKING:  # torch is not needed to print
@@ -62,7 +62,7 @@ def entries(kind: str, found: Sequence[Entry]) -> Group:
     return Group(*(parts or [Text(f"no {kind}; one can come in by --plugin file.py")]))
 
 
-def honesty(facts: Honesty) -> Group:
+def honesty(facts: DatasetStats) -> Group:
     table = Table(box=None, pad_edge=False)
     table.add_column("")
     for split in facts.splits:

@@ -1,1 +1,1 @@
-"""One visible loop: order, schedule, steps, divergence."""
+"""Training: batches, schedule, optimiser and the loop."""

@@ -1,6 +1,6 @@
 """AdamW (Loshchilov and Hutter 2019) by torch's fused kernel.
 
-`torch.optim.AdamW` would import torch's compiler before the first step: seconds of every run, for nothing.
+`torch.optim.AdamW` would import torch's compiler before the first step, which takes seconds.
 """
 
 from collections.abc import Iterable
@@ -13,7 +13,7 @@ State = dict[str, Tensor]
 
 
 class AdamW:
-    """§4.1: (0.9, 0.999), ε 1e-8, no weight decay. `state` is of each weight that has moved."""
+    """AdamW with the settings of §4.1; `state` holds the moments of each weight with a gradient."""
 
     def __init__(self, weights: Iterable[Tensor], lr: float) -> None:
         self.weights, self.lr = list(weights), lr
@@ -21,14 +21,16 @@ class AdamW:
 
     @torch.no_grad()
     def step(self) -> None:
-        moved = [(weight, weight.grad, self._state(weight)) for weight in self.weights if weight.grad is not None]
+        """Update every weight that has a gradient."""
+        weights = [weight for weight in self.weights if weight.grad is not None]
+        states = [self._state(weight) for weight in weights]
         adamw(
-            params=[weight for weight, _, _ in moved],
-            grads=[grad for _, grad, _ in moved],
-            exp_avgs=[state["exp_avg"] for _, _, state in moved],
-            exp_avg_sqs=[state["exp_avg_sq"] for _, _, state in moved],
+            params=weights,
+            grads=[weight.grad for weight in weights if weight.grad is not None],
+            exp_avgs=[state["exp_avg"] for state in states],
+            exp_avg_sqs=[state["exp_avg_sq"] for state in states],
             max_exp_avg_sqs=[],
-            state_steps=[state["step"] for _, _, state in moved],
+            state_steps=[state["step"] for state in states],
             fused=True,
             amsgrad=False,
             beta1=0.9,
@@ -40,7 +42,7 @@ class AdamW:
         )
 
     def _state(self, weight: Tensor) -> State:
-        if not self.state.get(weight):  # a checkpoint of the first step has none
+        if not self.state.get(weight):  # the first step, or resumed from before it
             moments = {name: torch.zeros_like(weight) for name in ("exp_avg", "exp_avg_sq")}
             self.state[weight] = {"step": torch.zeros((), device=weight.device), **moments}
         return self.state[weight]

@@ -1,4 +1,4 @@
-"""How a model is trained and how often it is looked at, without torch: checked before anything heavy is loaded."""
+"""The settings of training, without torch: validated before anything heavy is imported."""
 
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
@@ -8,19 +8,20 @@ from pydantic import Field
 from mecheval.core.options import validate
 
 Schedule = Literal["cosine", "linear", "constant"]
-Row = dict[str, int | float]  # a line of the curve: the step and what was seen there
+Row = dict[str, int | float]  # a line of the curve: the step and its metrics
 EPOCHS = 16  # §4.1, Associative Recall
 
 
 def _enough_documents(documents: int, batch: int) -> str | None:
     if documents and documents < batch:
-        return f"documents={documents} must be 0 (fresh ones for every step) or at least batch={batch}"
+        allowed = f"0 (fresh ones for every step) or at least batch={batch}"
+        return f"documents={documents} must be {allowed}"
     return None
 
 
 def _one_length(epochs: int | None, steps: int | None) -> str | None:
     if epochs is not None and steps is not None:
-        return f"epochs={epochs} and steps={steps} must not both be given"
+        return f"epochs={epochs} and steps={steps} exclude each other; give one of them"
     return None
 
 
@@ -32,34 +33,35 @@ def _fresh_needs_steps(documents: int, steps: int | None) -> str | None:
 
 @dataclass(frozen=True, kw_only=True)
 class TrainConfig:
-    """AdamW as in §4.1 of the paper; `lr` is the highest rate, reached after `warmup`, a share of all steps."""
+    """Training with AdamW (§4.1); `warmup` is the share of steps until the rate reaches `lr`."""
 
-    documents: Annotated[int, Field(ge=0, le=2**24, description="documents of the training set; 0: always fresh")] = (
-        100_032
-    )
-    epochs: Annotated[int | None, Field(ge=1, le=10**6, description="passes over the training set; 16 if left out")] = (
-        None
-    )
-    steps: Annotated[int | None, Field(ge=1, le=10**9, description="steps, in place of epochs")] = None
+    documents: Annotated[
+        int, Field(ge=0, le=2**24, description="documents of the training set; 0: always fresh")
+    ] = 100_032
+    epochs: Annotated[
+        int | None, Field(ge=1, le=10**6, description="passes over the training set; default 16")
+    ] = None
+    steps: Annotated[int | None, Field(ge=1, le=10**9, description="instead of epochs")] = None
     batch: Annotated[int, Field(ge=1, le=2**16, description="documents of a step")] = 32
     bucket: Annotated[
-        int, Field(ge=1, le=2**16, description="batches whose documents are sorted by length together; 1: as they come")
+        int,
+        Field(ge=1, le=2**16, description="batches that are sorted by length together; 1: none"),
     ] = 1
     lr: Annotated[float, Field(gt=0, le=1e9, description="highest learning rate")] = 1e-3
-    schedule: Annotated[Schedule, Field(description="how the rate goes down after the warm-up")] = "cosine"
-    warmup: Annotated[float, Field(ge=0, le=1, description="share of the steps in which the rate goes up")] = 0.1
+    schedule: Annotated[Schedule, Field(description="decay of the rate after warm-up")] = "cosine"
+    warmup: Annotated[float, Field(ge=0, le=1, description="share of the steps of warm-up")] = 0.1
     stop: Annotated[
-        float | None, Field(gt=0, le=1, description="dev accuracy at which training ends; left out: never")
+        float | None, Field(gt=0, le=1, description="dev accuracy at which training stops early")
     ] = None
     constraints: ClassVar = (_enough_documents, _one_length, _fresh_needs_steps)
 
     def __post_init__(self) -> None:
         for name, value in validate(type(self), vars(self)).items():
             object.__setattr__(self, name, value)
-        if self.epochs == EPOCHS:  # the same, said or not
+        if self.epochs == EPOCHS:  # the default, so that both spellings have one key
             object.__setattr__(self, "epochs", None)
 
     @property
     def total(self) -> int:
-        """Steps of the whole training; what does not fill a batch at the end of an epoch is left out of it."""
+        """The number of steps; an incomplete batch at the end of an epoch is dropped."""
         return self.steps or (self.epochs or EPOCHS) * (self.documents // self.batch)

@@ -1,4 +1,4 @@
-"""The learning rate of every step: up in a line, then down as the schedule says (§4.1: 10 % warm-up, cosine to 0)."""
+"""The learning rate of every step: linear warm-up, then decay (§4.1: 10 % warm-up, cosine to 0)."""
 
 import math
 
@@ -6,11 +6,13 @@ from mecheval.training.config import TrainConfig
 
 
 def rate(config: TrainConfig, step: int) -> float:
-    """The rate of step 0 … total−1; the first is above 0, and the one after the last would be 0."""
+    """Return the rate of step 0 … total−1; the first is above 0, a step more would have 0."""
     warm = round(config.warmup * config.total)
     if step < warm:
         return config.lr * (step + 1) / warm
     if config.schedule == "constant":
         return config.lr
     done = (step - warm) / (config.total - warm)
-    return config.lr * (1 - done if config.schedule == "linear" else (1 + math.cos(math.pi * done)) / 2)
+    if config.schedule == "linear":
+        return config.lr * (1 - done)
+    return config.lr * (1 + math.cos(math.pi * done)) / 2

@@ -1,4 +1,4 @@
-"""Training: one loop, and everything it must remember to go on from any step as if it had never stopped."""
+"""The training loop, and the state from which it resumes at any step bit for bit."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -20,7 +20,7 @@ Evaluate = Callable[[Model], Row]
 
 
 class Diverged(Exception):
-    """A loss or a gradient is no number any more: a result, not a crash."""
+    """A loss or a gradient is not finite; this is a result of a run, not a crash."""
 
     def __init__(self, step: int, reason: str) -> None:
         self.step, self.reason = step, reason
@@ -29,7 +29,7 @@ class Diverged(Exception):
 
 @dataclass
 class Training:
-    """A model on its way. `tensors` and `numbers` are all that a checkpoint needs."""
+    """The state of training; `tensors` and `numbers` are all that a checkpoint needs."""
 
     model: Model
     optimiser: AdamW
@@ -43,8 +43,8 @@ class Training:
         return cls(model, AdamW(model.parameters(), config.lr))
 
     def tensors(self) -> dict[str, Tensor]:
-        weights = {f"model.{name}": tensor for name, tensor in self.model.state_dict().items()}
-        return weights | {f"optimiser.{name}": tensor for name, tensor in self.optimiser_tensors().items()}
+        weights = {f"model.{name}": t for name, t in self.model.state_dict().items()}
+        return weights | {f"optimiser.{name}": t for name, t in self.optimiser_tensors().items()}
 
     def optimiser_tensors(self) -> dict[str, Tensor]:
         return {
@@ -57,12 +57,14 @@ class Training:
         return {"step": self.step, "losses": self.losses, "curve": self.curve}
 
     def restore(self, tensors: Mapping[str, Tensor], numbers: Mapping[str, Any]) -> None:
-        """Goes back to where a checkpoint was made."""
-        parts = {name.removeprefix("model."): t for name, t in tensors.items() if name.startswith("model.")}
-        self.model.load_state_dict(parts)
+        """Restore the state of a checkpoint."""
+        prefix = "model."
+        weights = {n.removeprefix(prefix): t for n, t in tensors.items() if n.startswith(prefix)}
+        self.model.load_state_dict(weights)
         for name, parameter in self.model.named_parameters():
-            own = {key: tensors.get(f"optimiser.{key}.{name}") for key in ("step", "exp_avg", "exp_avg_sq")}
-            self.optimiser.state[parameter] = {key: tensor for key, tensor in own.items() if tensor is not None}
+            names = {key: f"optimiser.{key}.{name}" for key in ("step", "exp_avg", "exp_avg_sq")}
+            state = {key: tensors[full] for key, full in names.items() if full in tensors}
+            self.optimiser.state[parameter] = state
         self.step = int(numbers["step"])
         self.losses, self.curve = list(numbers["losses"]), list(numbers["curve"])
 
@@ -70,9 +72,9 @@ class Training:
 def train(
     training: Training, config: TrainConfig, batches: Batches, evaluate: Evaluate, every: int
 ) -> Iterator[Row | None]:
-    """Trains to the end, one step at a time; raises Diverged. Yields the new line of the curve, if a step gave one.
+    """Train to the end and yield after every step: the new line of the curve, or None.
 
-    A caller may leave after any step and come back.
+    A caller may stop after any step and resume later. Raises Diverged.
     """
     model, optimiser = training.model, training.optimiser
     weights = list(model.parameters())
@@ -100,7 +102,7 @@ def train(
 
 
 def query_loss(model: Model, batch: Batch) -> Tensor:
-    """Cross-entropy where the model is asked, and nowhere else."""
+    """Return the cross-entropy at the queries, the only supervised positions."""
     logits = model(batch.tokens, batch.at)
     return cross_entropy(logits.flatten(end_dim=1), batch.answers.flatten())
 
@@ -110,11 +112,14 @@ def gradient_norm(weights: Iterable[Tensor]) -> float:
     norm = float(torch.nn.utils.get_total_norm(gradients))
     if math.isfinite(norm):
         return norm
-    return float(torch.nn.utils.get_total_norm([gradient.double() for gradient in gradients]))  # squares may overflow
+    doubles = [gradient.double() for gradient in gradients]  # squares may overflow in float32
+    return float(torch.nn.utils.get_total_norm(doubles))
 
 
 def _solved(training: Training, config: TrainConfig) -> bool:
-    return config.stop is not None and bool(training.curve) and training.curve[-1]["accuracy"] >= config.stop
+    if config.stop is None or not training.curve:
+        return False
+    return training.curve[-1]["accuracy"] >= config.stop
 
 
 def _must_be_finite(step: int, **values: float) -> None:

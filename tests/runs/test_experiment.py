@@ -157,7 +157,7 @@ def test_a_name_is_readable_and_a_name_of_a_folder():
         ({"train.lr": [1, 2]}, "train.lr=[1, 2] must be a number above 0"),
         ({"train.steps": 1.0}, "train.steps=1.0 must be an integer from 1"),
         ({"train.steps": True}, "train.steps=true must be an integer from 1"),
-        ({"train.steps": 2, "train.epochs": 1}, "train.epochs=1 and steps=2 must not both be given"),
+        ({"train.steps": 2, "train.epochs": 1}, "train.epochs=1 and steps=2 exclude each other"),
         ({"train.documents": 0}, "train.documents=0 must come with steps"),
         ({"train.documents": 8}, "train.documents=8 must be 0 (fresh ones for every step) or at least batch=32"),
         ({"train.schedule": "step"}, "train.schedule=step must be one of cosine, linear, constant"),

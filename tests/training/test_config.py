@@ -38,7 +38,7 @@ def test_whole_numbers_become_rates():
         ({"documents": 100, "batch": 101}, "documents=100 must be 0 (fresh ones for every step) or at least batch=101"),
         ({"documents": 0}, "documents=0 must come with steps"),
         ({"documents": 0, "epochs": 3}, "documents=0 must come with steps"),
-        ({"epochs": 3, "steps": 5}, "epochs=3 and steps=5 must not both be given"),
+        ({"epochs": 3, "steps": 5}, "epochs=3 and steps=5 exclude each other"),
         ({"epochs": 0}, "epochs=0 must be an integer from 1"),
         ({"steps": 0}, "steps=0 must be an integer from 1"),
         ({"steps": True}, "steps=true must be an integer"),

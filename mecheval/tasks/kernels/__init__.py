@@ -1,1 +1,1 @@
-"""Drawing, compiled. Imported only when documents are drawn: numba takes longer to load than `--help` may take."""
+"""Compiled drawing; imported only to draw documents, since numba takes long to import."""

@@ -1,4 +1,4 @@
-"""Recall documents, compiled; `mecheval.tasks.reference.recall_ref` says the same in plain Python."""
+"""Recall documents, compiled; `mecheval.tasks.reference.recall_ref` is the plain Python twin."""
 
 import numpy as np
 from numba import njit
@@ -10,11 +10,23 @@ from mecheval.tasks.philox import CHUNK
 
 @njit(cache=True)
 def draw_recall(
-    key, index, symbols, min_pairs, max_pairs, queries, reverse, types, max_attempts, tokens, lengths, asked
+    key,
+    index,
+    symbols,
+    min_pairs,
+    max_pairs,
+    queries,
+    reverse,
+    types,
+    max_attempts,
+    tokens,
+    lengths,
+    asked,
 ):
-    """Fills tokens, lengths and, for each query, the pair it asks about; returns the first row given up, or −1.
+    """Fill tokens, lengths and the pair of each query; return the first row that failed, or −1.
 
-    `types` is (query_place, answer_place, size, side): side 1 asks only held-out types, −1 only the others, 0 any.
+    `types` is (query_place, answer_place, size, side): side 1 asks only held-out types, −1 only the
+    others, 0 any.
     """
     query_place, answer_place, size, side = types
     words = np.empty(-(-(2 * max_pairs + queries + 1) // CHUNK) * CHUNK, np.uint32)
@@ -34,7 +46,10 @@ def draw_recall(
                 k, v = keys[a], values[b]
                 keys[a], values[b] = keys[i], values[i]
                 keys[i], values[i] = k, v
-                tokens[row, 1 + 2 * i], tokens[row, 2 + 2 * i] = FIRST_SYMBOL + k, FIRST_SYMBOL + symbols + v
+                tokens[row, 1 + 2 * i], tokens[row, 2 + 2 * i] = (
+                    FIRST_SYMBOL + k,
+                    FIRST_SYMBOL + symbols + v,
+                )
                 if side:
                     query, answer = (v, k) if reverse else (k, v)
                     held_out = (answer_place[answer] - query_place[query]) % symbols < size
@@ -42,7 +57,7 @@ def draw_recall(
                         continue
                 eligible[found] = i
                 found += 1
-            for i in range(pairs - 1, -1, -1):  # and back, so that no document depends on the one before
+            for i in range(pairs - 1, -1, -1):  # undo, so that no document depends on the last
                 a, b = moved[i, 0], moved[i, 1]
                 keys[a], keys[i] = keys[i], keys[a]
                 values[b], values[i] = values[i], values[b]

@@ -1,7 +1,7 @@
-"""The compiled twin of `philox.Stream`: the same words, choice for choice.
+"""The compiled twin of `philox.Stream`, with the same words.
 
-A kernel holds its words in an array of its own and asks `fill` for the next chunk. Handing an array to a function in
-the inner loop costs ten times the draw itself (numba counts the reference), so `below` takes a single word.
+A kernel holds its words in an array and calls `fill` for the next chunk. Passing an array to a function
+in the inner loop costs ten times the draw itself (numba counts references), so `below` takes one word.
 """
 
 import numpy as np
@@ -17,21 +17,36 @@ BITS = np.uint64(32)
 @njit(cache=True, inline="always")
 def _round(c0, c1, c2, c3, k0, k1):
     a, b = M0 * np.uint64(c0), M1 * np.uint64(c2)
-    return np.uint32(b >> BITS) ^ c1 ^ k0, np.uint32(b), np.uint32(a >> BITS) ^ c3 ^ k1, np.uint32(a)
+    return (
+        np.uint32(b >> BITS) ^ c1 ^ k0,
+        np.uint32(b),
+        np.uint32(a >> BITS) ^ c3 ^ k1,
+        np.uint32(a),
+    )
 
 
 @njit(cache=True)
 def fill(words, chunk, key, index, attempt):
-    """Writes one chunk of the stream where it belongs in `words`."""
+    """Write one chunk of the stream to its place in `words`."""
     key, index = np.uint64(key), np.uint64(index)
     words = words[chunk * CHUNK : (chunk + 1) * CHUNK]
     for lane in range(LANES):  # 32-bit lanes with no branch: one pass of the vector unit
-        c0, c1, c2, c3 = np.uint32(chunk * LANES + lane), np.uint32(index), np.uint32(index >> BITS), np.uint32(attempt)
+        c0, c1, c2, c3 = (
+            np.uint32(chunk * LANES + lane),
+            np.uint32(index),
+            np.uint32(index >> BITS),
+            np.uint32(attempt),
+        )
         k0, k1 = np.uint32(key), np.uint32(key >> BITS)
         for _ in range(ROUNDS):
             c0, c1, c2, c3 = _round(c0, c1, c2, c3, k0, k1)
             k0, k1 = np.uint32(k0 + W0), np.uint32(k1 + W1)
-        words[lane], words[LANES + lane], words[2 * LANES + lane], words[3 * LANES + lane] = c0, c1, c2, c3
+        words[lane], words[LANES + lane], words[2 * LANES + lane], words[3 * LANES + lane] = (
+            c0,
+            c1,
+            c2,
+            c3,
+        )
 
 
 @njit(cache=True, inline="always")

@@ -1,6 +1,6 @@
-"""Treecall documents, compiled; `mecheval.tasks.reference.treecall_ref` says the same in plain Python.
+"""Treecall documents, compiled; `mecheval.tasks.reference.treecall_ref` is the plain Python twin.
 
-One function, for the reason in `stream`: cut in three, it takes 1.7 times as long.
+It is one function for the reason given in `stream`: cut in three, it takes 1.7 times as long.
 """
 
 import numpy as np
@@ -16,18 +16,34 @@ PARENT, SIBLING, CHILD, GRANDPARENT = range(4)
 
 @njit(cache=True)
 def draw_treecall(key, index, grammar, query, types, max_symbols, max_attempts):
-    """Tokens and parents of all rows end to end, the length, key and value of each, and the first row given up, or −1.
+    """Return tokens and parents of all rows end to end, the length, key and value of each row, and the
+    first row that failed, or −1.
 
-    `types` is (query_place, answer_place, size, side): side 1 asks only held-out types, −1 only the others, 0 any.
+    `types` is (query_place, answer_place, size, side): side 1 asks only held-out types, −1 only the
+    others, 0 any.
     """
-    terminals, nonterminals, head_right, rule_start, rule_cuts, body_start, body, head_cuts, guide, shift = grammar
+    (
+        terminals,
+        nonterminals,
+        head_right,
+        rule_start,
+        rule_cuts,
+        body_start,
+        body,
+        head_cuts,
+        guide,
+        shift,
+    ) = grammar
     query_place, answer_place, size, side = types
     lengths, keys, values = np.empty((3, len(index)), np.int32)
     flat, tree = np.empty(16 * len(index), np.int32), np.empty(16 * len(index), np.int16)
     words = np.empty(-(-(2 * max_symbols + 3) // CHUNK) * CHUNK, np.uint32)
-    # What is still to be placed, with the production that its parent heads. A head waits as −1−symbol, with its own
-    # production, which is (the production of its parent, where the head was placed).
-    stack, productions = np.empty((max_symbols + 1, 2), np.int32), np.empty((max_symbols + 1, 2), np.int32)
+    # The symbols still to be placed, each with the production that its parent heads. A head waits as
+    # −1−symbol with its own production: (the production of its parent, where the head was placed).
+    stack, productions = (
+        np.empty((max_symbols + 1, 2), np.int32),
+        np.empty((max_symbols + 1, 2), np.int32),
+    )
     symbols, parents, rightmost_child, wanted, askers = np.empty((5, max_symbols), np.int32)
     rightmost = np.empty(terminals, np.int32)
     start = 0
@@ -80,7 +96,7 @@ def draw_treecall(key, index, grammar, query, types, max_symbols, max_attempts):
             if at + 2 > filled:
                 fill(words, filled // CHUNK, key, index[row], attempt)
 
-            # find who may ask for whom
+            # find the eligible queries of each answer
             for i in range(count):
                 if parents[i] >= 0:
                     parents[i] = productions[parents[i], 1]
@@ -116,7 +132,7 @@ def draw_treecall(key, index, grammar, query, types, max_symbols, max_attempts):
         else:
             return flat[:start], tree[:start], lengths, keys, values, row
 
-        # first the answer, then one of those who ask for it
+        # draw the answer first, then one of its queries
         value, skip = 0, below(words[at], answers)
         while skip or not askers[value]:
             skip -= askers[value] > 0
