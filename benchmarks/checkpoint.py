@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-from benchmarks.line import Job, Line
 from benchmarks.measure import Times, interleaved
+from benchmarks.ratio import Job, Line
 from benchmarks.size import Size
 from benchmarks.steps import Arena
 from mecheval.runs.checkpoint import Checkpoint, save_checkpoint
@@ -31,7 +31,9 @@ def lines(architecture: str, size: Size) -> Iterator[Line]:
     shares = [100 * ms / 1e3 / EVERY for ms in saved.wall]
     spread = saved.spreads()
     middle = 100 * spread["wall_ms"].median / 1e3 / EVERY
-    yield Line(f"{architecture} d={size.width}", "training", middle, "%", min(shares), max(shares), spread)
+    yield Line(
+        f"{architecture} d={size.width}", "training", middle, "%", min(shares), max(shares), spread
+    )
 
 
 def saving(arena: Arena, rounds: int) -> Times:

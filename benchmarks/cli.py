@@ -1,96 +1,103 @@
-"""Speed, as ratios."""
+"""The command line of the benchmarks."""
 
+import argparse
 import json
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
+from benchmarks import show, suite
+from mecheval.core.errors import InvalidInput, MechevalError, RunFailed
+from mecheval.runs.files import write
+from mecheval.terminal import tables as terminal
+from mecheval.terminal.sweep_view import clock
 
-from mecheval.cli.app import all_of, app, whole
-from mecheval.core.errors import InvalidInput, RunFailed
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code; errors are lines on stderr."""
+    try:
+        run(parser().parse_args(arguments))
+    except MechevalError as error:
+        for line in str(error).splitlines():
+            print(f"error: {line}", file=sys.stderr)
+        return error.exit_code
+    return 0
 
 
-@app.command(epilog="Example: mecheval bench startup --quick")
-def bench(
-    parts: Annotated[list[str] | None, typer.Argument(metavar="PART", help="all if left out; guard is one")] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="a short look: one round, fewer sizes")] = False,
-    rounds: Annotated[
-        int | None, typer.Option(parser=whole, metavar="INTEGER", help="interleaved rounds; 5 if left out")
-    ] = None,
-    json_file: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="write every number")] = None,
-    page: Annotated[
-        Path | None, typer.Option("--markdown", metavar="FILE.md", help="write the tables between the marks of a page")
-    ] = None,
-    kept: Annotated[
-        Path | None, typer.Option("--from", metavar="FILE", help="show what --json wrote; nothing is measured")
-    ] = None,
-    show_parts: Annotated[bool, typer.Option("--list", help="say what the parts are")] = False,
-) -> None:
-    """Measures how fast this is: against the plain form, against packages, against the machine's limit.
-
-    Everything is a ratio, measured in interleaved rounds of one run. Nothing else should run meanwhile.
-    """
-    from benchmarks import show, suite
-
-    if show_parts:
-        print(*(f"{name:<14}{about}" for name, about in {**suite.PARTS, **suite.GUARD}.items()), sep="\n")
-        return
-    names, given, *_ = all_of(
-        lambda: suite.named(parts or []),
-        lambda: _rounds(rounds),
-        lambda: _writable(json_file, page),
-        lambda: show.page_text(page) if page else None,
+def parser() -> argparse.ArgumentParser:
+    parts = "\n".join(
+        f"  {name:<14}{about}" for name, about in {**suite.PARTS, **suite.GUARD}.items()
     )
-    record = show.read(kept) if kept else _measured(names, quick, given)
-    from mecheval.terminal import tables as terminal
+    words = argparse.ArgumentParser(
+        prog="python -m benchmarks",
+        description="Measure how fast mecheval is, as ratios to plain forms, packages and the machine.",
+        epilog=f"parts:\n{parts}\n\nExample: python -m benchmarks startup --quick",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    words.add_argument("parts", nargs="*", metavar="PART", help="parts to measure; all if left out")
+    words.add_argument("--quick", action="store_true", help="one round, fewer sizes")
+    words.add_argument("--rounds", type=int, help="interleaved rounds; default 5")
+    words.add_argument(
+        "--json", type=Path, metavar="FILE", help="write every number; resumes if stopped"
+    )
+    words.add_argument(
+        "--markdown", type=Path, metavar="FILE.md", help="write the tables into a page"
+    )
+    words.add_argument(
+        "--from", type=Path, metavar="FILE", dest="kept", help="show a --json file only"
+    )
+    return words
 
+
+def run(options: argparse.Namespace) -> None:
+    names = suite.select_parts(options.parts)
+    for file in (options.json, options.markdown):
+        if file and not file.parent.is_dir():
+            raise InvalidInput(f"FILE={str(file)!r} cannot be written; its folder does not exist")
+    if options.rounds is not None and not 1 <= options.rounds <= 1000:
+        raise InvalidInput(f"rounds={options.rounds} must be from 1 to 1000")
+    if options.markdown:
+        show.page_text(options.markdown)
+    record = show.read(options.kept) if options.kept else _measure(names, options)
     terminal.console().print(show.tables(record))
-    if json_file:
-        json_file.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    if page:
-        show.fill(page, record)
-    if "guard" in record["parts"] and (lost := suite.missed({"parts": {"guard": record["parts"]["guard"]}})):
-        raise RunFailed("\n".join(lost))
+    if options.markdown:
+        show.fill(options.markdown, record)
+    guard = {name: part for name, part in record["parts"].items() if name == "guard"}
+    if missed := suite.missed({"parts": guard}):
+        raise RunFailed("\n".join(missed))
 
 
-def _rounds(given: int | None) -> dict[str, Any]:
-    if given is not None and not 1 <= given <= 1000:
-        raise InvalidInput(f"rounds={given} must be from 1 to 1000")
-    return {} if given is None else {"rounds": given}
-
-
-def _writable(*files: Path | None) -> None:
-    """Before minutes are spent."""
-    if wrong := [file for file in files if file and (file.is_dir() or not file.parent.is_dir())]:
-        raise InvalidInput(f"FILE={str(file)!r} must be a file in a folder that is there" for file in wrong)
-
-
-def _measured(names: list[str], quick: bool, given: dict[str, Any]) -> dict[str, Any]:
+def _measure(names: list[str], options: argparse.Namespace) -> dict[str, Any]:
     from benchmarks.machine import load, warning
     from benchmarks.size import FULL, QUICK
-    from benchmarks.suite import measure
 
     if busy := warning(load()):
         print(f"warning: {busy}", file=sys.stderr)
-    return measure(names, replace(QUICK if quick else FULL, **given), _progress())
+    size = QUICK if options.quick else FULL
+    if options.rounds:
+        size = replace(size, rounds=options.rounds)
+    partial = options.json.with_suffix(".partial.json") if options.json else None
+    record = suite.measure(names, size, _progress(), partial)
+    if partial:
+        text = json.dumps(record, indent=1, ensure_ascii=False)
+        write(options.json, f"{text}\n".encode())
+        partial.unlink()
+    return record
 
 
 def _progress() -> Callable[[str, int | float, int | float], None]:
-    """On stderr: a line that is written over on a terminal, lines elsewhere."""
-    from mecheval.terminal.sweep_view import clock
+    """Return a callback that shows progress and time left on stderr."""
+    start, overwrite = time.monotonic(), sys.stderr.isatty()
 
-    began, over = time.monotonic(), sys.stderr.isatty()
-
-    def say(what: str, done: int | float, total: int | float) -> None:
-        taken = time.monotonic() - began
+    def show_progress(what: str, done: int | float, total: int | float) -> None:
+        taken = time.monotonic() - start
         left = f", about {clock(taken / done * (total - done))} left" if 0 < done < total else ""
         text = f"{100 * done / max(total, 1e-9):3.0f} %  {what}{left}"
-        print(f"\r\033[K{text}" if over else text, end="" if over else "\n", file=sys.stderr, flush=True)
-        if over and done == total:
-            print(file=sys.stderr)
+        if overwrite:
+            text = f"\r\033[K{text}"
+        print(text, end="\n" if not overwrite or done == total else "", file=sys.stderr, flush=True)
 
-    return say
+    return show_progress

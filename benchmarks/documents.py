@@ -5,8 +5,8 @@ from functools import partial
 from typing import Any
 
 from benchmarks.generators import Drawn, by_numpy, by_random, twin
-from benchmarks.line import Job, Line, times_as_fast
 from benchmarks.measure import Times, interleaved
+from benchmarks.ratio import Job, Line, times_as_fast
 from benchmarks.size import Size
 from mecheval.plugins import build_task
 
@@ -15,7 +15,11 @@ CAPTION = (
     "randomness in Python too; *random*: the same generator fed by Python's own `random`; *numpy*: a generator in the "
     "manner usual in this field, numpy's `choice` for every draw."
 )
-PLAIN: dict[str, Callable[[Drawn, int], None]] = {"twin": twin, "random": by_random, "numpy": by_numpy}
+PLAIN: dict[str, Callable[[Drawn, int], None]] = {
+    "twin": twin,
+    "random": by_random,
+    "numpy": by_numpy,
+}
 
 
 def jobs(size: Size) -> Iterator[Job]:
@@ -34,5 +38,10 @@ def lines(name: str, size: Size) -> Iterator[Line]:
 def contest(task: Drawn, size: Size) -> dict[str, Times]:
     """Of one document."""
     slowly = {name: partial(draw, task, size.slowly) for name, draw in PLAIN.items()}
-    found = interleaved({"ours": partial(task.documents, 0, "train", 0, size.drawn), **slowly}, size.rounds)
-    return {name: times.each(size.drawn if name == "ours" else size.slowly) for name, times in found.items()}
+    found = interleaved(
+        {"ours": partial(task.documents, 0, "train", 0, size.drawn), **slowly}, size.rounds
+    )
+    return {
+        name: times.each(size.drawn if name == "ours" else size.slowly)
+        for name, times in found.items()
+    }

@@ -6,9 +6,9 @@ from functools import partial
 import torch
 import torch.nn.functional as F
 
-from benchmarks.line import Job, Line, times_as_fast
 from benchmarks.measure import Times, interleaved
 from benchmarks.plain import Ops, replaced, twins
+from benchmarks.ratio import Job, Line, times_as_fast
 from benchmarks.size import Size
 from benchmarks.steps import Arena
 from mecheval.metrics.behaviour import BLOCK, behaviour
@@ -52,7 +52,9 @@ def plain_behaviour(model: LanguageModel, docs: Documents, ops: Ops) -> dict[str
         with replaced(ops):
             logits = model(batch.tokens)
         asked = logits[torch.arange(len(logits))[:, None], batch.at]
-        losses.append(F.cross_entropy(asked.transpose(1, 2), batch.answers, reduction="none").mean(dim=1))
+        losses.append(
+            F.cross_entropy(asked.transpose(1, 2), batch.answers, reduction="none").mean(dim=1)
+        )
         right.append((asked.argmax(dim=-1) == batch.answers).float().mean(dim=1))
     loss = torch.cat(losses)
     return {

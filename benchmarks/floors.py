@@ -1,6 +1,6 @@
 """What is asked of each ratio, by part, what is measured and against what. A line without a floor is for the record."""
 
-from benchmarks.line import Floor
+from benchmarks.ratio import Floor
 
 _STEPS = {"attention": 14, "base_conv": 10, "based": 10, "delta_net": 10, "h3": 5, "hyena": 6}
 _LINEAR = ("mamba", "delta_net", "hyena", "base_conv", "h3")

@@ -40,8 +40,13 @@ def gemm_rate(milliseconds: float) -> float:
 def flops(step: Callable[[], object]) -> int:
     """Of a step that goes forward and backward once."""
     counter = _Operations()  # type: ignore[no-untyped-call]
-    seen = {op: counter.cells(op, each) for op, each in ((selective_scan, SCAN), (selective_read, READ))}
-    with counter, replaced({**seen, causal_attention: flash_attention}):  # which says what of it is causal
+    seen = {
+        op: counter.cells(op, each) for op, each in ((selective_scan, SCAN), (selective_read, READ))
+    }
+    with (
+        counter,
+        replaced({**seen, causal_attention: flash_attention}),
+    ):  # which says what of it is causal
         step()
     return counter.total
 
@@ -52,14 +57,20 @@ class _Operations(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def cells(self, op: Op, each: int) -> Op:
         """The op, which is compiled and cannot be seen into, with so many operations for each cell of its states."""
 
-        def counted(x: Tensor, dt: Tensor, A: Tensor, *others: Tensor, backend: str = "auto") -> Tensor:
+        def counted(
+            x: Tensor, dt: Tensor, A: Tensor, *others: Tensor, backend: str = "auto"
+        ) -> Tensor:
             self.total += each * x.numel() * A.shape[1]
             return op(x, dt, A, *others, backend=backend)
 
         return counted
 
     def __torch_dispatch__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+        self,
+        func: Any,
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
     ) -> Any:
         out = func(*args, **(kwargs or {}))
         op, aten = func.overloadpacket, torch.ops.aten
@@ -73,7 +84,9 @@ class _Operations(TorchDispatchMode):  # type: ignore[no-untyped-call]
         elif op is aten._scaled_dot_product_flash_attention_for_cpu:
             self.total += 2 * _scores(args[0], args[1], len(args) > 4 and args[4])
         elif op is aten._scaled_dot_product_flash_attention_for_cpu_backward:
-            self.total += 4 * _scores(args[1], args[2], args[7])  # and a fifth, not counted: the weights once more
+            self.total += 4 * _scores(
+                args[1], args[2], args[7]
+            )  # and a fifth, not counted: the weights once more
         return out
 
 

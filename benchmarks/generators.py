@@ -53,10 +53,18 @@ class PythonRandom(random.Random):
 def numpy_recall(task: Recall, rng: np.random.Generator) -> dict[str, Any]:
     half = task.vocab // 2
     keys, values = (rng.choice(half, size=task.pairs, replace=False) for _ in range(2))
-    tokens = [1, *(int(token) for pair in zip(3 + keys, 3 + half + values, strict=True) for token in pair), 2]
+    tokens = [
+        1,
+        *(int(token) for pair in zip(3 + keys, 3 + half + values, strict=True) for token in pair),
+        2,
+    ]
     asked = int(rng.integers(task.pairs))
     tokens.append(tokens[1 + 2 * asked])
-    return {"tokens": tokens, "roles": {"key": 1 + 2 * asked, "value": 2 + 2 * asked}, "answer": tokens[2 + 2 * asked]}
+    return {
+        "tokens": tokens,
+        "roles": {"key": 1 + 2 * asked, "value": 2 + 2 * asked},
+        "answer": tokens[2 + 2 * asked],
+    }
 
 
 def numpy_treecall(task: Treecall, rng: np.random.Generator) -> dict[str, Any] | None:
@@ -76,14 +84,20 @@ def numpy_treecall(task: Treecall, rng: np.random.Generator) -> dict[str, Any] |
     value = rng.choice(sorted({parent for _, parent in pairs}))
     key = rng.choice([child for child, parent in pairs if parent == value])
     tokens = [1, *(3 + node["symbol"] for node in nodes), 2, 3 + nodes[key]["symbol"]]
-    return {"tokens": tokens, "roles": {"key": 1 + key, "value": 1 + value}, "answer": 3 + nodes[value]["symbol"]}
+    return {
+        "tokens": tokens,
+        "roles": {"key": 1 + key, "value": 1 + value},
+        "answer": 3 + nodes[value]["symbol"],
+    }
 
 
 def _derived(task: Treecall, rng: np.random.Generator) -> list[dict[str, Any]] | None:
     """The symbols of a derivation, each with the head it is and the one above it; None if they are too many."""
     grammar = task.grammar
     nodes: list[dict[str, Any]] = []
-    stack: list[tuple[int, Any]] = [(grammar.terminals + int(rng.integers(grammar.nonterminals)), None)]
+    stack: list[tuple[int, Any]] = [
+        (grammar.terminals + int(rng.integers(grammar.nonterminals)), None)
+    ]
     heads = 0
     while stack:
         if len(nodes) > task.max_symbols:
@@ -96,7 +110,9 @@ def _derived(task: Treecall, rng: np.random.Generator) -> list[dict[str, Any]] |
             nodes.append({"symbol": symbol, "own": own, "parent": parent})
             continue
         x = symbol - grammar.terminals
-        body = grammar.bodies[x][rng.choice(len(grammar.bodies[x]), p=grammar.rule_probabilities(x))]
+        body = grammar.bodies[x][
+            rng.choice(len(grammar.bodies[x]), p=grammar.rule_probabilities(x))
+        ]
         head = int(rng.choice(grammar.terminals, p=grammar.head_probabilities(x)))
         stack.append((-1 - head, (heads, parent)))
         stack += [(child, heads) for child in reversed(body)]

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.apart import apart, forget_peak, memory_mb, peak_mb
-from benchmarks.line import Job, Line
+from benchmarks.isolated import apart, forget_peak, memory_mb, peak_mb
 from benchmarks.measure import Spread, timed
 from benchmarks.memory import small
+from benchmarks.ratio import Job, Line
 from benchmarks.size import Size
 from benchmarks.steps import Arena
 from mecheval.runs.experiment import Settings
@@ -22,7 +22,12 @@ CAPTION = (
     "the steps above at width 64."
 )
 SHORTEST = 256  # tokens: below, what does not depend on the length counts
-AXES = {"length": "lengths", "batch": "batches", "vocabulary": "vocabularies", "width": "grown_widths"}
+AXES = {
+    "length": "lengths",
+    "batch": "batches",
+    "vocabulary": "vocabularies",
+    "width": "grown_widths",
+}
 
 
 def jobs(size: Size) -> Iterator[Job]:
@@ -38,10 +43,18 @@ def lines(architecture: str, axis: str, size: Size) -> Iterator[Line]:
     least = SHORTEST if axis == "length" and sum(value >= SHORTEST for value in values) > 1 else 0
     for against, name, unit in (("time", "cpu_ms", "ms"), ("memory", "mb", "MB")):
         kept = [(n, point) for n, point in zip(values, points[name], strict=True) if n >= least]
-        spreads = {f"{name} at {n}": Spread.of([point]) for n, point in zip(values, points[name], strict=True)}
+        spreads = {
+            f"{name} at {n}": Spread.of([point])
+            for n, point in zip(values, points[name], strict=True)
+        }
         note = f"{values[0]:,}: {points[name][0]:.3g} {unit} … {values[-1]:,}: {points[name][-1]:.3g} {unit}"
         yield Line(
-            f"{architecture}, {axis}", against, exponent(*zip(*kept, strict=True)), "exponent", ours=spreads, note=note
+            f"{architecture}, {axis}",
+            against,
+            exponent(*zip(*kept, strict=True)),
+            "exponent",
+            ours=spreads,
+            note=note,
         )
 
 

@@ -12,9 +12,9 @@ from functools import partial
 import torch
 
 from benchmarks import documents, evaluation
-from benchmarks.line import Job, Line, times_as_fast
 from benchmarks.measure import interleaved
 from benchmarks.plain import twins
+from benchmarks.ratio import Job, Line, times_as_fast
 from benchmarks.size import Size
 from benchmarks.steps import Arena
 from mecheval.interventions.interchange import interchange
@@ -39,14 +39,21 @@ def jobs(size: Size) -> Iterator[Job]:
     size = replace(size, **{name: min(getattr(size, name), most) for name, most in LIMITS.items()})
     for architecture in size.architectures:
         yield Job(architecture, partial(steps, architecture, size), weight=5)
-    for name, lines in (("evaluation", evaluated), ("grid", grid), ("AdamW", updates), ("documents", drawn)):
+    for name, lines in (
+        ("evaluation", evaluated),
+        ("grid", grid),
+        ("AdamW", updates),
+        ("documents", drawn),
+    ):
         yield Job(name, partial(lines, size), weight=3)
     yield Job("denormals", partial(decayed, size))
 
 
 def steps(architecture: str, size: Size) -> Iterator[Line]:
     arena = Arena(architecture, size.width, size)
-    yield _ratio(f"{architecture} d={size.width}", "plain", arena.ours(), arena.plain(twins()), size)
+    yield _ratio(
+        f"{architecture} d={size.width}", "plain", arena.ours(), arena.plain(twins()), size
+    )
 
 
 def evaluated(size: Size) -> Iterator[Line]:
@@ -89,7 +96,9 @@ def updates(size: Size) -> Iterator[Line]:
         for weight in model.parameters():
             weight.grad = torch.ones_like(weight)
     default = torch.optim.AdamW(theirs.parameters(), lr=1e-3, weight_decay=0.0)
-    fused, plain = (partial(_updated, optimiser) for optimiser in (AdamW(ours.parameters(), 1e-3), default))
+    fused, plain = (
+        partial(_updated, optimiser) for optimiser in (AdamW(ours.parameters(), 1e-3), default)
+    )
     yield _ratio("AdamW", "torch's default", fused, plain, size)
 
 
@@ -111,7 +120,9 @@ def _divided(numbers: torch.Tensor) -> None:
         numbers / 3
 
 
-def _ratio(what: str, against: str, ours: Callable[[], object], theirs: Callable[[], object], size: Size) -> Line:
+def _ratio(
+    what: str, against: str, ours: Callable[[], object], theirs: Callable[[], object], size: Size
+) -> Line:
     with prepared(Settings()):
         times = interleaved({"ours": ours, "theirs": theirs}, size.rounds)
     return times_as_fast(what, against, times["ours"], times["theirs"])

@@ -8,10 +8,10 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
-from benchmarks.apart import apart, peak_mb
-from benchmarks.line import Job, Line, skipped
+from benchmarks.isolated import apart, peak_mb
 from benchmarks.measure import once
 from benchmarks.pyvene_grid import BATCH, component_sites, pyvene_cells
+from benchmarks.ratio import Job, Line, skipped
 from benchmarks.rivals import Missing, present
 from benchmarks.size import Size
 from mecheval.interventions.interchange import interchange
@@ -51,24 +51,39 @@ def lines(architecture: str, size: Size) -> Iterator[Line]:
     ours, theirs = (apart(contest, name=name, **given) for name in CONTESTANTS)
     note = agreement(ours.pop("cells"), theirs.pop("cells"))
     for against, kind in (("pyvene", "cpu_ms"), ("pyvene's memory", "mb")):
-        ratio, (one, other) = theirs[kind] / ours[kind], (once(kind, found[kind]) for found in (ours, theirs))
-        yield Line(architecture, against, ratio, ours=one, theirs=other, note=note if kind == "cpu_ms" else "")
+        ratio, (one, other) = (
+            theirs[kind] / ours[kind],
+            (once(kind, found[kind]) for found in (ours, theirs)),
+        )
+        yield Line(
+            architecture,
+            against,
+            ratio,
+            ours=one,
+            theirs=other,
+            note=note if kind == "cpu_ms" else "",
+        )
 
 
 def agreement(ours: Found, theirs: Found) -> str:
     assert ours.keys() == theirs.keys()
-    cells = np.array([[ours[cell], theirs[cell]] for cell in ours])  # cell, contestant, metric, document
+    cells = np.array(
+        [[ours[cell], theirs[cell]] for cell in ours]
+    )  # cell, contestant, metric, document
     apart_by = np.abs(cells[:, 0] - cells[:, 1]).max(axis=(0, 2))
     spread = np.ptp(cells[:, 0], axis=0).max(axis=1)  # of a document between its cells
     said = [
-        f"{metric}s differ by {a:.0e}, cells by {b:.0e}" for metric, a, b in zip(METRICS, apart_by, spread, strict=True)
+        f"{metric}s differ by {a:.0e}, cells by {b:.0e}"
+        for metric, a, b in zip(METRICS, apart_by, spread, strict=True)
     ]
     return f"{len(cells)} cells × {cells.shape[-1]} documents; {'; '.join(said)}"
 
 
 def contest(name: str, architecture: str, task: str, documents: int) -> dict[str, Any]:
     drawn = build_task(task)
-    config = ModelConfig(architecture=architecture, d_model=64, init_linear=LINEAR[architecture], init_embedding=10.0)
+    config = ModelConfig(
+        architecture=architecture, d_model=64, init_linear=LINEAR[architecture], init_embedding=10.0
+    )
     model = LanguageModel(config, drawn.vocab_size)
     with prepared(Settings()):
         CONTESTANTS[name](model, drawn, 2)  # import, compile, and fill the caches
@@ -81,7 +96,9 @@ def contest(name: str, architecture: str, task: str, documents: int) -> dict[str
 def by_us(model: LanguageModel, task: Any, documents: int) -> Found:
     found = {}
     for corrupt in CORRUPTIONS:
-        grid = interchange(model, task, component_sites(model), ROLES, corrupt=corrupt, documents=documents)
+        grid = interchange(
+            model, task, component_sites(model), ROLES, corrupt=corrupt, documents=documents
+        )
         for (_, site, role), values in grid.cells.items():
             found[f"{corrupt} {site} {role}"] = [values[metric].tolist() for metric in METRICS]
     return found
@@ -95,11 +112,16 @@ def by_pyvene(model: LanguageModel, task: Any, documents: int) -> Found:
         for corrupt in CORRUPTIONS:
             twins = task.corrupt(docs, corrupt, 0)
             assert twins.usable.all(), "ours leaves out the others"
-            for site, role, logits in pyvene_cells(model, docs, twins.documents, component_sites(model), ROLES):
+            for site, role, logits in pyvene_cells(
+                model, docs, twins.documents, component_sites(model), ROLES
+            ):
                 kept = found.setdefault(f"{corrupt} {site} {role}", [[], []])
                 for values, new in zip(kept, (logits.softmax(dim=-1), logits), strict=True):
                     values += new.gather(1, answers)[:, 0].tolist()
     return found
 
 
-CONTESTANTS: dict[str, Callable[[LanguageModel, Any, int], Found]] = {"ours": by_us, "pyvene": by_pyvene}
+CONTESTANTS: dict[str, Callable[[LanguageModel, Any, int], Found]] = {
+    "ours": by_us,
+    "pyvene": by_pyvene,
+}

@@ -5,10 +5,10 @@ from dataclasses import asdict
 from functools import partial
 from typing import Any
 
-from benchmarks.apart import apart, forget_peak, memory_mb, peak_mb
-from benchmarks.line import Job, Line
+from benchmarks.isolated import apart, forget_peak, memory_mb, peak_mb
 from benchmarks.measure import once
 from benchmarks.plain import twins
+from benchmarks.ratio import Job, Line
 from benchmarks.size import Size
 from benchmarks.steps import Arena
 from mecheval.runs.experiment import Settings

@@ -9,8 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from benchmarks.line import Job, Line, skipped, times_as_fast
 from benchmarks.plain import conv1d, fft_conv, published_scan
+from benchmarks.ratio import Job, Line, skipped, times_as_fast
 from benchmarks.rivals import fla_chunks, fla_recurrence, mambapy_scan
 from benchmarks.rounds import contest
 from benchmarks.size import Size
@@ -55,14 +55,22 @@ def _scan(size: Size) -> tuple[list[Tensor], Op, Rivals]:
     x, dt = _drawn(size, TIME, 2 * size.width), _drawn(size, TIME, 2 * size.width)
     B, C = _drawn(size, TIME, 16), _drawn(size, TIME, 16)
     A, D = -torch.arange(1.0, 17).repeat(2 * size.width, 1), torch.ones(2 * size.width)
-    rivals: Rivals = {"ref": lambda: selective_scan_ref, "published": lambda: published_scan, "mambapy": mambapy_scan}
+    rivals: Rivals = {
+        "ref": lambda: selective_scan_ref,
+        "published": lambda: published_scan,
+        "mambapy": mambapy_scan,
+    }
     return _trained(x, F.softplus(dt - 3), A, B, C, D), selective_scan, rivals
 
 
 def _delta(size: Size) -> tuple[list[Tensor], Op, Rivals]:
     q, k, v = (_drawn(size, TIME, 1, size.width) for _ in range(3))
     inputs = _trained(q, F.normalize(k, dim=-1), v, _drawn(size, TIME, 1).sigmoid())
-    rivals: Rivals = {"ref": lambda: delta_rule_ref, "fla's recurrence": fla_recurrence, "fla's chunks": fla_chunks}
+    rivals: Rivals = {
+        "ref": lambda: delta_rule_ref,
+        "fla's recurrence": fla_recurrence,
+        "fla's chunks": fla_chunks,
+    }
     return inputs, delta_rule, rivals
 
 

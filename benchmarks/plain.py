@@ -35,7 +35,11 @@ def twins() -> dict[Op, Op]:
     found: dict[Op, Op] = {mixing_weights: _mixing_weights}
     for info in pkgutil.iter_modules(ops_room.__path__, f"{ops_room.__name__}."):
         names = {} if info.ispkg else vars(import_module(info.name))
-        found |= {names[name]: _without_backend(names[f"{name}_ref"]) for name in names if f"{name}_ref" in names}
+        found |= {
+            names[name]: _without_backend(names[f"{name}_ref"])
+            for name in names
+            if f"{name}_ref" in names
+        }
     return found
 
 
@@ -54,9 +58,14 @@ def replaced(ops: Ops) -> Iterator[None]:
     for name in mixers.names():
         mixers.get(name)  # all are imported, so that none is missed
     by_identity = {id(ours): other for ours, other in ops.items()}
-    modules = [module for name, module in sys.modules.items() if name.startswith("mecheval.models.")]
+    modules = [
+        module for name, module in sys.modules.items() if name.startswith("mecheval.models.")
+    ]
     places = [
-        (module, name, ours) for module in modules for name, ours in vars(module).items() if id(ours) in by_identity
+        (module, name, ours)
+        for module in modules
+        for name, ours in vars(module).items()
+        if id(ours) in by_identity
     ]
     try:
         for module, name, ours in places:
@@ -68,7 +77,10 @@ def replaced(ops: Ops) -> Iterator[None]:
 
 
 def plain_step(
-    logits: Callable[[Tensor], Tensor], weights: Iterator[torch.nn.Parameter], batches: Batches, ops: Ops
+    logits: Callable[[Tensor], Tensor],
+    weights: Iterator[torch.nn.Parameter],
+    batches: Batches,
+    ops: Ops,
 ) -> Callable[[], float]:
     """Trains once on the next batch and tells the loss. `logits` are those of all positions."""
     parameters, numbers = list(weights), itertools.count()
@@ -81,7 +93,9 @@ def plain_step(
             loss = F.cross_entropy(logits(batch.tokens).flatten(0, 1), labels.flatten())
             optimiser.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
-        torch.nn.utils.get_total_norm([weight.grad for weight in parameters if weight.grad is not None])
+        torch.nn.utils.get_total_norm(
+            [weight.grad for weight in parameters if weight.grad is not None]
+        )
         optimiser.step()
         return loss.item()
 
@@ -108,7 +122,9 @@ def conv1d(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 
 def fft_conv(x: Tensor, k: Tensor) -> Tensor:
     size = 2 * len(k)
-    return torch.fft.irfft(torch.fft.rfft(x.mT, n=size) * torch.fft.rfft(k.t(), n=size), n=size)[..., : len(k)].mT
+    return torch.fft.irfft(torch.fft.rfft(x.mT, n=size) * torch.fft.rfft(k.t(), n=size), n=size)[
+        ..., : len(k)
+    ].mT
 
 
 def _mixing_weights(q: Tensor, k: Tensor) -> Tensor:

@@ -22,7 +22,9 @@ class Missing(Exception):
 def package(name: str) -> Any:
     """A module of somebody else's."""
     present(name.partition(".")[0])
-    with warnings.catch_warnings(action="ignore"):  # of what they import, and of what this machine lacks
+    with warnings.catch_warnings(
+        action="ignore"
+    ):  # of what they import, and of what this machine lacks
         return import_module(name)
 
 
@@ -37,7 +39,9 @@ def mambapy_scan() -> Callable[..., Tensor]:
     """mambapy's parallel scan, with all that its mixer does around it."""
     pscan = package("mambapy.pscan").pscan
 
-    def scan(x: Tensor, dt: Tensor, A: Tensor, B: Tensor, C: Tensor, D: Tensor, backend: str = "auto") -> Tensor:
+    def scan(
+        x: Tensor, dt: Tensor, A: Tensor, B: Tensor, C: Tensor, D: Tensor, backend: str = "auto"
+    ) -> Tensor:
         states = pscan(torch.exp(dt[..., None] * A), dt[..., None] * B[:, :, None] * x[..., None])
         return (states @ C[..., None]).squeeze(-1) + D * x
 
@@ -57,7 +61,11 @@ def transformers_model(like: LanguageModel) -> nn.Module:
     """A Mamba of the same size with tied embeddings; without CUDA it takes its own sequential path."""
     modeling = package("transformers.models.mamba.modeling_mamba")
     package("transformers").logging.set_verbosity_error()  # it would say that there is no CUDA
-    sizes = {"vocab_size": like.vocab_size, "hidden_size": like.config.d_model, "num_hidden_layers": like.config.layers}
+    sizes = {
+        "vocab_size": like.vocab_size,
+        "hidden_size": like.config.d_model,
+        "num_hidden_layers": like.config.layers,
+    }
     ways = {"use_mambapy": False, "use_cache": False, "tie_word_embeddings": True}
     model: nn.Module = modeling.MambaForCausalLM(modeling.MambaConfig(**sizes, **ways))
     return model.train()
@@ -78,7 +86,12 @@ def _as_ours(theirs: Callable[..., tuple[Tensor, Tensor]], chunk: int = 1) -> Ca
 
     def rule(q: Tensor, k: Tensor, v: Tensor, beta: Tensor, backend: str = "auto") -> Tensor:
         time, more = q.shape[1], -q.shape[1] % chunk
-        q, k, v = (F.pad(part, (0, 0, 0, 0, 0, more)).transpose(1, 2) for part in (q * q.shape[-1] ** 0.5, k, v))
-        return theirs(q, k, v, F.pad(beta, (0, 0, 0, more)).transpose(1, 2))[0].transpose(1, 2)[:, :time]
+        q, k, v = (
+            F.pad(part, (0, 0, 0, 0, 0, more)).transpose(1, 2)
+            for part in (q * q.shape[-1] ** 0.5, k, v)
+        )
+        return theirs(q, k, v, F.pad(beta, (0, 0, 0, more)).transpose(1, 2))[0].transpose(1, 2)[
+            :, :time
+        ]
 
     return rule

@@ -42,23 +42,37 @@ class Contest:
 def contest(make: Make, names: Sequence[str], rounds: int, warm: int = 1, **given: Any) -> Contest:
     """`make(name=…, **given)` of each name, run `warm` times before the first round."""
     with contextlib.ExitStack() as stack:
-        asked = {name: stack.enter_context(_started(make, {**given, "name": name})) for name in names}
+        asked = {
+            name: stack.enter_context(_started(make, {**given, "name": name})) for name in names
+        }
         first = {name: ask(warm) for name, ask in asked.items()}
         absent = {name: found["missing"] for name, found in first.items() if "missing" in found}
         values = {name: found["value"] for name, found in first.items() if "value" in found}
         present = [name for name in names if name not in absent]
         taken = [{name: asked[name](1)["ms"] for name in present} for _ in range(rounds)]
-    return Contest({name: Times(*zip(*(own[name] for own in taken), strict=True)) for name in present}, values, absent)
+    return Contest(
+        {name: Times(*zip(*(own[name] for own in taken), strict=True)) for name in present},
+        values,
+        absent,
+    )
 
 
 @contextlib.contextmanager
 def _started(make: Make, given: dict[str, Any]) -> Iterator[Callable[[int], dict[str, Any]]]:
     """How to tell a contestant to run so many times, or for a round, and hear its answer."""
-    command = [sys.executable, "-m", __name__, f"{make.__module__}:{make.__qualname__}", json.dumps(given)]
+    command = [
+        sys.executable,
+        "-m",
+        __name__,
+        f"{make.__module__}:{make.__qualname__}",
+        json.dumps(given),
+    ]
     pipe, environment = subprocess.PIPE, {**os.environ, "OMP_NUM_THREADS": "1"}
     with (
         tempfile.TemporaryFile("w+") as said,
-        subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=said, text=True, env=environment) as process,
+        subprocess.Popen(
+            command, stdin=pipe, stdout=pipe, stderr=said, text=True, env=environment
+        ) as process,
     ):
         assert process.stdin
         assert process.stdout
@@ -86,7 +100,10 @@ def main(arguments: list[str]) -> None:
     """We have the process as a run has it, others as they find it."""
     place, given = arguments[0], json.loads(arguments[1])
     module, _, function = place.partition(":")
-    out, process = sys.stdout, prepared(Settings()) if given["name"] == "ours" else contextlib.nullcontext()
+    out, process = (
+        sys.stdout,
+        prepared(Settings()) if given["name"] == "ours" else contextlib.nullcontext(),
+    )
     with contextlib.redirect_stdout(sys.stderr), process:  # others may print
         for answer in answers(getattr(import_module(module), function), given, sys.stdin):
             print(json.dumps(answer), file=out, flush=True)

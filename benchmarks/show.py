@@ -28,7 +28,9 @@ def cells(line: Mapping[str, Any]) -> tuple[str, ...]:
         line["against"],
         "–" if line["ratio"] is None else number(line["ratio"]) + unit,
         "" if ends[0] == ends[1] else "–".join(map(number, ends)),
-        "" if floor is None else f"{'≥' if floor['sense'] == 'at least' else '≤'} {number(floor['value'])}{unit}",
+        ""
+        if floor is None
+        else f"{'≥' if floor['sense'] == 'at least' else '≤'} {number(floor['value'])}{unit}",
         line["verdict"] or "",
         _measured(line["ours"]),
         _measured(line["theirs"]),
@@ -48,7 +50,11 @@ def _measured(found: Mapping[str, Mapping[str, float]]) -> str:
     for name, unit in (("cpu_ms", "ms"), ("wall_ms", "ms"), ("mb", "MB")):
         if name in found:
             value = found[name]["median"]
-            return f"{number(value * 1e3)} µs" if unit == "ms" and value < 0.1 else f"{number(value)} {unit}"
+            return (
+                f"{number(value * 1e3)} µs"
+                if unit == "ms" and value < 0.1
+                else f"{number(value)} {unit}"
+            )
     return ""
 
 
@@ -56,12 +62,18 @@ def tables(record: Mapping[str, Any]) -> Group:
     """As wide as a terminal of 80 columns; notes stand below."""
     shown: list[RenderableType] = [Text(machine(record), "dim")]
     for part, found in record["parts"].items():
-        table = Table(box=None, pad_edge=False, title=Text(f"\n{part}", "bold"), title_justify="left")
+        table = Table(
+            box=None, pad_edge=False, title=Text(f"\n{part}", "bold"), title_justify="left"
+        )
         for name in HEADER[:SHOWN]:
             table.add_column(name, justify="right" if name in NUMBERS else "left", no_wrap=True)
         for row in map(cells, found["lines"]):
             table.add_row(*(Text(cell, COLOURS.get(cell, "")) for cell in row[:SHOWN]))
-        notes = [f"{line['what']}, {line['against']}: {line['note']}" for line in found["lines"] if line["note"]]
+        notes = [
+            f"{line['what']}, {line['against']}: {line['note']}"
+            for line in found["lines"]
+            if line["note"]
+        ]
         about = re.sub("[*`]", "", found["caption"])
         shown += [table, *(Text(text, "dim") for text in (about, *notes))]
     return Group(*shown)
@@ -70,9 +82,15 @@ def tables(record: Mapping[str, Any]) -> Group:
 def markdown(record: Mapping[str, Any]) -> str:
     parts = [machine(record)]
     for part, found in record["parts"].items():
-        rows = [HEADER, tuple("--:" if name in NUMBERS else "---" for name in HEADER), *map(cells, found["lines"])]
+        rows = [
+            HEADER,
+            tuple("--:" if name in NUMBERS else "---" for name in HEADER),
+            *map(cells, found["lines"]),
+        ]
         parts += [f"## {part}", found["caption"]]
-        parts.append("\n".join(f"| {' | '.join(cell.replace('|', '¦') for cell in row)} |" for row in rows))
+        parts.append(
+            "\n".join(f"| {' | '.join(cell.replace('|', '¦') for cell in row)} |" for row in rows)
+        )
     return "\n\n".join(parts)
 
 
@@ -99,7 +117,9 @@ def page_text(page: Path) -> str:
         return f"# Benchmarks\n\n{BEGIN}\n{END}\n"
     text = page.read_text(encoding="utf-8")
     if BEGIN not in text or END not in text:
-        raise InvalidInput(f"markdown={str(page)!r} must have the lines {BEGIN} and {END}, for what is between them")
+        raise InvalidInput(
+            f"markdown={str(page)!r} must have the lines {BEGIN} and {END}, for what is between them"
+        )
     return text
 
 
@@ -114,5 +134,7 @@ def read(path: Path) -> dict[str, Any]:
         record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         markdown(record)
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise InvalidInput(f"from={str(path)!r} must be what 'mecheval bench --json' wrote: {error}") from error
+        raise InvalidInput(
+            f"from={str(path)!r} must be what 'python -m benchmarks --json' wrote: {error}"
+        ) from error
     return record

@@ -41,7 +41,9 @@ class Size:
     @classmethod
     def of(cls, record: Mapping[str, Any]) -> "Size":
         """From JSON, which has lists."""
-        fields: dict[str, Any] = {n: tuple(value) if isinstance(value, list) else value for n, value in record.items()}
+        fields: dict[str, Any] = {
+            n: tuple(value) if isinstance(value, list) else value for n, value in record.items()
+        }
         return cls(**fields)
 
 

@@ -6,8 +6,8 @@ import sys
 from collections.abc import Iterator
 from functools import partial
 
-from benchmarks.line import Job, Line, share_of
 from benchmarks.measure import Times, interleaved
+from benchmarks.ratio import Job, Line, share_of
 from benchmarks.size import Size
 
 CAPTION = "CPU time of a command that computes nothing, as a part of what importing torch takes."
@@ -31,4 +31,6 @@ def contest(commands: tuple[str, ...], rounds: int) -> dict[str, Times]:
 
 def _run(*arguments: str) -> None:
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    subprocess.run([sys.executable, *arguments], check=True, stdout=subprocess.DEVNULL, env=environment)
+    subprocess.run(
+        [sys.executable, *arguments], check=True, stdout=subprocess.DEVNULL, env=environment
+    )

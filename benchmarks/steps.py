@@ -8,10 +8,16 @@ import torch
 from torch import Tensor
 
 from benchmarks.flops import flops, gemm, gemm_rate
-from benchmarks.line import Job, Line, skipped, times_as_fast
 from benchmarks.measure import Times
 from benchmarks.plain import Ops, plain_step, published, twins, usual_convolutions
-from benchmarks.rivals import fla_chunks, fla_recurrence, mambapy_model, mambapy_scan, transformers_model
+from benchmarks.ratio import Job, Line, skipped, times_as_fast
+from benchmarks.rivals import (
+    fla_chunks,
+    fla_recurrence,
+    mambapy_model,
+    mambapy_scan,
+    transformers_model,
+)
 from benchmarks.rounds import contest
 from benchmarks.size import Size
 from mecheval.models.config import ModelConfig
@@ -50,7 +56,11 @@ def jobs(size: Size) -> Iterator[Job]:
     for architecture in size.architectures:
         for d_model in size.widths:
             arena = Arena(architecture, d_model, size)
-            yield Job(f"{architecture} d={d_model}", arena.lines, weight=20 + size.rounds * (4 + d_model / 16))
+            yield Job(
+                f"{architecture} d={d_model}",
+                arena.lines,
+                weight=20 + size.rounds * (4 + d_model / 16),
+            )
 
 
 @dataclass(frozen=True)
@@ -64,7 +74,11 @@ class Arena:
 
     def lines(self) -> Iterator[Line]:
         what = f"{self.architecture} d={self.d_model}"
-        given = {"architecture": self.architecture, "d_model": self.d_model, "size": asdict(self.size)}
+        given = {
+            "architecture": self.architecture,
+            "d_model": self.d_model,
+            "size": asdict(self.size),
+        }
         names = [*self.contestants(), "gemm"]
         found = contest(contestant, names, self.size.rounds, warm=UPDATES + 1, **given)
         with prepared(Settings()):
@@ -72,7 +86,9 @@ class Arena:
         ours, product = found.times.pop("ours"), found.times.pop("gemm")
         for name, theirs in found.times.items():
             yield times_as_fast(what, name, ours, theirs)
-        yield Line(what, "plain: losses", abs(found.values["ours"] - found.values["plain"]), "apart")
+        yield Line(
+            what, "plain: losses", abs(found.values["ours"] - found.values["plain"]), "apart"
+        )
         yield Line(what, "plain: float64", self.apart_in_double(), "apart")
         yield _share(what, work, ours, product)
         yield from (skipped(what, name, reason) for name, reason in found.absent.items())
@@ -85,9 +101,14 @@ class Arena:
     def apart_in_double(self) -> float:
         """Of our losses and the plain form's, with few documents. In single precision AdamW's first update, g / |g|,
         turns the rounding of a gradient near zero into a whole step."""
-        exact = replace(self, size=replace(self.size, batch=min(self.size.batch, 4)), dtype=torch.float64)
+        exact = replace(
+            self, size=replace(self.size, batch=min(self.size.batch, 4)), dtype=torch.float64
+        )
         with prepared(Settings()):
-            ours, plain = ([step() for _ in range(UPDATES + 1)][-1] for step in (exact.ours(), exact.plain(twins())))
+            ours, plain = (
+                [step() for _ in range(UPDATES + 1)][-1]
+                for step in (exact.ours(), exact.plain(twins()))
+            )
         return abs(ours - plain)
 
     def _rivals(self, plain: Ops) -> dict[str, Callable[[], Step]]:
@@ -135,7 +156,9 @@ class Arena:
         return plain_step(logits, model.parameters(), self.batches, {})
 
     def model(self) -> LanguageModel:
-        config = ModelConfig(architecture=self.architecture, d_model=self.d_model, max_len=self.size.max_len)
+        config = ModelConfig(
+            architecture=self.architecture, d_model=self.d_model, max_len=self.size.max_len
+        )
         return LanguageModel(config, self.task.vocab_size).to(self.dtype)
 
     @property
@@ -144,13 +167,21 @@ class Arena:
 
     @property
     def batches(self) -> Batches:
-        config = TrainConfig(documents=0, steps=10**9, batch=self.size.batch, schedule="constant", warmup=0.0)
+        config = TrainConfig(
+            documents=0, steps=10**9, batch=self.size.batch, schedule="constant", warmup=0.0
+        )
         return Batches(self.task, 0, config)
 
 
-def contestant(architecture: str, d_model: int, size: Mapping[str, Any], name: str) -> Callable[[], object]:
+def contestant(
+    architecture: str, d_model: int, size: Mapping[str, Any], name: str
+) -> Callable[[], object]:
     """One of an arena, or a large matrix product, for a process of its own."""
-    return gemm() if name == "gemm" else Arena(architecture, d_model, Size.of(size)).contestants()[name]()
+    return (
+        gemm()
+        if name == "gemm"
+        else Arena(architecture, d_model, Size.of(size)).contestants()[name]()
+    )
 
 
 def _share(what: str, work: int, ours: Times, product: Times) -> Line:
@@ -162,4 +193,13 @@ def _share(what: str, work: int, ours: Times, product: Times) -> Line:
     shares = [share(*of_a_round) for of_a_round in zip(ours.cpu, product.cpu, strict=True)]
     step, one = (times.spreads()["cpu_ms"].median for times in (ours, product))
     note = f"{work / 1e9:.2f} GFLOP at {gemm_rate(one):.0f} GFLOP/s"
-    return Line(what, "GEMM peak", share(step, one), "%", min(shares), max(shares), ours.spreads(), note=note)
+    return Line(
+        what,
+        "GEMM peak",
+        share(step, one),
+        "%",
+        min(shares),
+        max(shares),
+        ours.spreads(),
+        note=note,
+    )

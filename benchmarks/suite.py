@@ -1,15 +1,18 @@
-"""The whole benchmark: parts, measured one after another, as one record."""
+"""The whole benchmark: parts, measured one after another and saved as each is done."""
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 from benchmarks.floors import floor_of
-from benchmarks.line import Job
+from benchmarks.ratio import Job
 from benchmarks.size import Size
 from mecheval.core.errors import InvalidInput
 from mecheval.core.options import did_you_mean
+from mecheval.runs.files import Damaged, read_json, write_json
 
 PARTS = {
     "documents": "drawing documents, against plain generators",
@@ -25,42 +28,74 @@ PARTS = {
 }
 GUARD = {"guard": "a minute of ratios that fall when an optimisation is lost; exit 1 if one has"}
 Record = dict[str, Any]
-Watch = Callable[
-    [str, int | float, int | float], None
-]  # what is measured now, and the weights of what is done and of all
+Watch = Callable[[str, int | float, int | float], None]  # name, weight done, weight of all
 
 
-def named(parts: Sequence[str]) -> list[str]:
-    """All but the guard, if none is named; each once, in the order of the suite."""
+def select_parts(parts: Sequence[str]) -> list[str]:
+    """Return the named parts in the order of the suite; all but the guard if none is named."""
     known = {**PARTS, **GUARD}
-    if wrong := [part for part in parts if part not in known]:
-        raise InvalidInput(f"PART={part!r}: no such part{did_you_mean(part, known)}" for part in wrong)
+    if unknown := [part for part in parts if part not in known]:
+        raise InvalidInput(
+            f"PART={part!r}: no such part{did_you_mean(part, known)}" for part in unknown
+        )
     return [part for part in known if part in (parts or PARTS)]
 
 
-def measure(parts: Sequence[str], size: Size, watch: Watch = lambda what, done, total: None) -> Record:
-    """Every part's lines with their floors, and the machine they are true of."""
+def measure(
+    parts: Sequence[str],
+    size: Size,
+    watch: Watch = lambda what, done, total: None,
+    partial: Path | None = None,
+) -> Record:
+    """Measure every part; with `partial`, save after each and skip those that the file has.
+
+    A file of another machine, version or size is not continued but replaced.
+    """
     from benchmarks.machine import facts, load
 
-    busy = load()
+    record: Record = {"machine": {**facts(), "load": load()}, "size": asdict(size), "parts": {}}
+    if partial and (earlier := _read_partial(partial, record)):
+        record = earlier
     modules = {part: import_module(f"benchmarks.{part}") for part in parts}
-    jobs: dict[str, list[Job]] = {part: list(module.jobs(size)) for part, module in modules.items()}
-    total, done = sum(job.weight for own in jobs.values() for job in own), 0.0
-    watch("the machine", done, total)
-    found: Record = {"machine": {**facts(), "load": busy}, "size": asdict(size), "parts": {}}
-    for part, own in jobs.items():
+    jobs: dict[str, list[Job]] = {}
+    for part, module in modules.items():
+        if part not in record["parts"]:
+            jobs[part] = list(module.jobs(size))
+    total = sum(job.weight for part_jobs in jobs.values() for job in part_jobs)
+    done = 0.0
+    for part, part_jobs in jobs.items():
         lines: list[Record] = []
-        for job in own:
+        for job in part_jobs:
             watch(f"{part}: {job.name}", done, total)
             lines += [line.record(floor_of(part, line.what, line.against)) for line in job.run()]
             done += job.weight
-        found["parts"][part] = {"caption": modules[part].CAPTION, "lines": lines}
-    watch("everything is measured", total, total)
-    return found
+        record["parts"][part] = {"caption": modules[part].CAPTION, "lines": lines}
+        if partial:
+            write_json(partial, record)
+    watch("all parts are measured", total, total)
+    record["parts"] = {part: record["parts"][part] for part in parts}
+    return record
+
+
+def _read_partial(path: Path, record: Record) -> Record | None:
+    """Return the parts measured before, if machine, versions and size are the same."""
+    try:
+        earlier = read_json(path)
+        changing = ("started", "load", "gemm_peak_gflops")
+        machines = [
+            {name: value for name, value in each["machine"].items() if name not in changing}
+            for each in (earlier, record)
+        ]
+        same = machines[0] == machines[1] and earlier["size"] == json.loads(
+            json.dumps(record["size"])
+        )
+        return earlier if same else None
+    except (Damaged, KeyError, TypeError, AttributeError):
+        return None
 
 
 def missed(record: Record) -> list[str]:
-    """A sentence for every ratio that does not keep its floor."""
+    """Return a sentence for every ratio that misses its floor."""
     return [
         f"{part}: {line['what']} against {line['against']} is {line['ratio']:.3g}, and must be "
         f"{line['floor']['sense']} {line['floor']['value']:g}"

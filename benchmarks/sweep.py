@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
-from benchmarks.line import Job, Line
 from benchmarks.measure import Spread, timed
+from benchmarks.ratio import Job, Line
 from benchmarks.size import Size
 from mecheval.core.errors import RunFailed
 from mecheval.paper.recipes import named, scale_named
@@ -61,7 +61,9 @@ def workers(size: Size) -> Iterator[Line]:
 
 def _milliseconds(experiments: Sequence[Experiment], count: int) -> float:
     with tempfile.TemporaryDirectory() as folder:
-        return timed(lambda: sweep(experiments, Path(folder) / "runs", SweepOptions(workers=count)))[1]
+        return timed(
+            lambda: sweep(experiments, Path(folder) / "runs", SweepOptions(workers=count))
+        )[1]
 
 
 def resume(size: Size) -> Iterator[Line]:
@@ -70,11 +72,15 @@ def resume(size: Size) -> Iterator[Line]:
         runs = Path(folder) / "runs"
         runs.mkdir()
         Agenda([*done, last], runs, RECIPE, size.resumed, SweepOptions()).plan.write(runs)
-        like = run(Experiment.of({**TINY, "train.steps": 100, "eval.every": 2}), Path(folder) / "one")
+        like = run(
+            Experiment.of({**TINY, "train.steps": 100, "eval.every": 2}), Path(folder) / "one"
+        )
         for experiment in done:
             finish(experiment, runs, like)
         seconds = seconds_to_train(runs, Workplace(runs / last.name), size.resumed)
-    yield Line("resume", "start", seconds, "s", note=f"{len(done)} of {len(done) + 1} runs are done")
+    yield Line(
+        "resume", "start", seconds, "s", note=f"{len(done)} of {len(done) + 1} runs are done"
+    )
 
 
 def finish(experiment: Experiment, runs: Path, like: Run) -> None:
@@ -84,20 +90,36 @@ def finish(experiment: Experiment, runs: Path, like: Run) -> None:
     with place.claimed():
         place.begin({"key": experiment.key, **experiment.fields()}, like.provenance["made_by"])
         place.finish(
-            {"status": status, "provenance": like.provenance}, {"curve": like.curve, "rows": like.rows}, files={}
+            {"status": status, "provenance": like.provenance},
+            {"curve": like.curve, "rows": like.rows},
+            files={},
         )
 
 
 def seconds_to_train(runs: Path, open_run: Workplace, scale: str) -> float:
     """From the start of the command until the run's first sign of life, which is just before its first step."""
-    command = [sys.executable, "-m", "mecheval", "sweep", RECIPE, "--scale", scale, "--out", str(runs)]
+    command = [
+        sys.executable,
+        "-m",
+        "mecheval",
+        "sweep",
+        RECIPE,
+        "--scale",
+        scale,
+        "--out",
+        str(runs),
+    ]
     began = time.perf_counter()
-    process = subprocess.Popen([*command, "--workers", "1"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    process = subprocess.Popen(
+        [*command, "--workers", "1"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+    )
     try:
         while not (open_run.folder / PROGRESS).exists():
             if process.poll() is not None or time.perf_counter() - began > PATIENCE_SECONDS:
                 process.kill()
-                raise RunFailed(f"the sweep did not go on: {process.communicate()[1].decode(errors='replace')}")
+                raise RunFailed(
+                    f"the sweep did not go on: {process.communicate()[1].decode(errors='replace')}"
+                )
             time.sleep(0.01)
         return time.perf_counter() - began
     finally:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from benchmarks.line import Floor, Line
 from benchmarks.measure import Times
+from benchmarks.ratio import Floor, Line
 from benchmarks.size import Size
 
 TINY = Size(
@@ -42,8 +42,26 @@ def made():
     lines = [
         Line("attention d=64", "plain", 21.5, "×", 20.0, 24.0, times, times).record(Floor(14)),
         Line("mamba d=64", "plain", 3.25, "×", 3.0, 3.5, times, times).record(Floor(40)),
-        Line("mamba d=64", "mambapy's scan", None, note="skipped: mambapy | is not installed").record(Floor(20)),
+        Line(
+            "mamba d=64", "mambapy's scan", None, note="skipped: mambapy | is not installed"
+        ).record(Floor(20)),
     ]
-    facts = {"processor": "a processor", "cores": 2, "threads": 1, "torch": "2", "numba": "0", "python": "3"}
-    facts |= {"flush_denormal": True, "gemm_peak_gflops": 100.0, "started": "2030-01-01T00:00:00Z", "load": 0.1}
-    return {"machine": facts, "size": {"rounds": 3}, "parts": {"steps": {"caption": "Steps.", "lines": lines}}}
+    facts = {
+        "processor": "a processor",
+        "cores": 2,
+        "threads": 1,
+        "torch": "2",
+        "numba": "0",
+        "python": "3",
+    }
+    facts |= {
+        "flush_denormal": True,
+        "gemm_peak_gflops": 100.0,
+        "started": "2030-01-01T00:00:00Z",
+        "load": 0.1,
+    }
+    return {
+        "machine": facts,
+        "size": {"rounds": 3},
+        "parts": {"steps": {"caption": "Steps.", "lines": lines}},
+    }

@@ -12,7 +12,14 @@ from benchmarks.measure import Times
 from benchmarks.rounds import Contest, answers
 from benchmarks.size import FULL, QUICK, Size
 
-UNITS = {"documents": "×", "steps": "×", "startup": "×", "checkpoint": "%", "growth": "exponent", "memory": "×"}
+UNITS = {
+    "documents": "×",
+    "steps": "×",
+    "startup": "×",
+    "checkpoint": "%",
+    "growth": "exponent",
+    "memory": "×",
+}
 
 
 @pytest.fixture(autouse=True)
@@ -27,10 +34,18 @@ def not_apart(monkeypatch):
         first, times, absent = {}, {}, {}
         for name in names:
             asked = iter([f"{warm}\n"] + rounds * ["1\n"])
-            first[name], *rest = json.loads(json.dumps(list(answers(make, {**given, "name": name}, asked))))
+            first[name], *rest = json.loads(
+                json.dumps(list(answers(make, {**given, "name": name}, asked)))
+            )
             absent |= {name: first[name]["missing"]} if "missing" in first[name] else {}
-            times |= {name: Times(*zip(*(found["ms"] for found in rest), strict=True))} if rest else {}
-        return Contest(times, {name: found["value"] for name, found in first.items() if "value" in found}, absent)
+            times |= (
+                {name: Times(*zip(*(found["ms"] for found in rest), strict=True))} if rest else {}
+            )
+        return Contest(
+            times,
+            {name: found["value"] for name, found in first.items() if "value" in found},
+            absent,
+        )
 
     for module in (steps, ops):
         monkeypatch.setattr(module, "contest", contest)
@@ -38,7 +53,9 @@ def not_apart(monkeypatch):
     for module in (growth, interventions, memory):
         monkeypatch.setattr(module, "apart", called)
     for module in (growth, memory):
-        monkeypatch.setattr(module, "memory_mb", lambda: 0.0)  # a step here adds nothing to what is taken already
+        monkeypatch.setattr(
+            module, "memory_mb", lambda: 0.0
+        )  # a step here adds nothing to what is taken already
 
 
 def lines_of(part, size):
@@ -62,13 +79,17 @@ def test_every_line_has_a_ratio_or_a_reason(part, tiny):
 
 
 def test_all_parts_but_the_guard_run_if_none_is_named_each_once_and_in_order():
-    assert suite.named([]) == list(suite.PARTS)
-    assert suite.named(["ops", "documents", "ops"]) == ["documents", "ops"]
+    assert suite.select_parts([]) == list(suite.PARTS)
+    assert suite.select_parts(["ops", "documents", "ops"]) == ["documents", "ops"]
 
 
 def test_a_rival_that_is_not_installed_is_skipped_with_its_reason(tiny, monkeypatch):
     monkeypatch.setitem(sys.modules, "mambapy", None)
-    found = [line for line in lines_of("ops", tiny) if (line["what"], line["against"]) == ("selective scan", "mambapy")]
+    found = [
+        line
+        for line in lines_of("ops", tiny)
+        if (line["what"], line["against"]) == ("selective scan", "mambapy")
+    ]
     assert [line["ratio"] for line in found] == [None]
     assert "mambapy is not installed" in found[0]["note"]
     assert found[0]["verdict"] is None
@@ -85,7 +106,8 @@ def test_every_floor_is_asked_of_a_line_that_a_full_run_has():
         "startup": {"mecheval --help"},
         "sweep": {"resume"},
         "growth": {f"{name}, length" for name in FULL.architectures},
-        "guard": steps | {"attention evaluated", "attention grid", "AdamW", "recall documents", "decayed numbers"},
+        "guard": steps
+        | {"attention evaluated", "attention grid", "AdamW", "recall documents", "decayed numbers"},
     }
     for part, what, _ in FLOORS:
         assert what in known[part], (part, what)
@@ -94,12 +116,17 @@ def test_every_floor_is_asked_of_a_line_that_a_full_run_has():
 def test_every_floor_of_an_op_and_of_the_guard_is_asked(tiny):
     size = Size.of({**vars(tiny), "architectures": list(FULL.architectures)})
     for part in ("ops", "guard"):
-        asked = {(part, line["what"].replace("d=8", "d=64"), line["against"]) for line in lines_of(part, size)}
+        asked = {
+            (part, line["what"].replace("d=8", "d=64"), line["against"])
+            for line in lines_of(part, size)
+        }
         assert {key for key in FLOORS if key[0] == part} <= asked
 
 
 def test_a_machine_that_slows_down_has_the_same_share_of_its_limit():
-    step, product = (Times(tuple(first * slower for slower in (1, 2, 1.3)), (0.0,) * 3) for first in (20.0, 25.0))
+    step, product = (
+        Times(tuple(first * slower for slower in (1, 2, 1.3)), (0.0,) * 3) for first in (20.0, 25.0)
+    )
     line = steps._share("attention", 8 * 10**8, step, product)
     assert [line.ratio, line.least, line.most] == pytest.approx([46.566] * 3, abs=1e-3)
 

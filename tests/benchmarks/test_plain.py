@@ -92,9 +92,13 @@ def test_the_work_of_attention_is_that_of_its_equation():
     size = replace(SMALL, pairs=28)
     batch, time, d, vocab = size.batch, 2 * size.pairs + 3, 16, size.vocab + 3
     tokens = batch * time
-    first = tokens * d * (3 * d + d + 8 * d) + 2 * tokens * time * d / 2  # half of the past; 2 products, then 4
+    first = (
+        tokens * d * (3 * d + d + 8 * d) + 2 * tokens * time * d / 2
+    )  # half of the past; 2 products, then 4
     last = batch * d * (4 * d + 8 * d) + 2 * batch * time * d
-    assert flops(Arena("attention", d, size).ours()) == pytest.approx(6 * (first + last + batch * d * vocab), rel=0.01)
+    assert flops(Arena("attention", d, size).ours()) == pytest.approx(
+        6 * (first + last + batch * d * vocab), rel=0.01
+    )
 
 
 def test_the_work_of_a_scan_is_counted_for_each_token_channel_and_state():
@@ -102,5 +106,7 @@ def test_the_work_of_a_scan_is_counted_for_each_token_channel_and_state():
     batch, d_inner, fewer = SMALL.batch, 32, 15
     tokens = batch * (2 * SMALL.pairs + 3)
     many, one = (flops(Arena(name, 16, SMALL).ours()) for name in ("mamba", "mamba:d_state=1"))
-    B_and_C = 3 * 2 * d_inner * fewer * (tokens * 2 + tokens + batch)  # in the last layer, C of one token alone
+    B_and_C = (
+        3 * 2 * d_inner * fewer * (tokens * 2 + tokens + batch)
+    )  # in the last layer, C of one token alone
     assert many - one == (SCAN + READ) * tokens * d_inner * fewer + B_and_C

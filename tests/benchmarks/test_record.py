@@ -8,11 +8,11 @@ import pytest
 from rich.console import Console
 
 from benchmarks import measure, show, suite
-from benchmarks.apart import apart, forget_peak, memory_mb, peak_mb
 from benchmarks.growth import exponent
-from benchmarks.line import Floor, share_of, times_as_fast
+from benchmarks.isolated import apart, forget_peak, memory_mb, peak_mb
 from benchmarks.machine import warning
 from benchmarks.measure import Times, interleaved
+from benchmarks.ratio import Floor, share_of, times_as_fast
 from mecheval.core.errors import InvalidInput, RunFailed
 
 PAGE = Path(__file__).parents[2] / "benchmarks"
@@ -29,11 +29,17 @@ def test_rounds_are_interleaved_and_the_second_call_of_a_round_counts(monkeypatc
     monkeypatch.setattr(measure, "timed", timed)
     times = interleaved({name: lambda name=name: calls.append(name) for name in "ab"}, rounds=2)
     assert "".join(calls) == "ab" + "aa!bb!" * 2  # once to be warm
-    assert {name: found.cpu for name, found in times.items()} == {"a": (5.0, 11.0), "b": (8.0, 14.0)}
+    assert {name: found.cpu for name, found in times.items()} == {
+        "a": (5.0, 11.0),
+        "b": (8.0, 14.0),
+    }
 
 
 def test_a_ratio_is_that_of_the_medians_with_the_extremes_of_the_rounds():
-    ours, theirs = Times((1.0, 2.0, 4.0), (1.0, 1.0, 1.0)), Times((10.0, 30.0, 20.0), (9.0, 9.0, 9.0))
+    ours, theirs = (
+        Times((1.0, 2.0, 4.0), (1.0, 1.0, 1.0)),
+        Times((10.0, 30.0, 20.0), (9.0, 9.0, 9.0)),
+    )
     line = times_as_fast("a", "b", ours, theirs)
     assert (line.ratio, line.least, line.most) == (10.0, 5.0, 15.0)
     assert line.ours["cpu_ms"].median == 2.0
@@ -45,7 +51,9 @@ def test_a_ratio_is_that_of_the_medians_with_the_extremes_of_the_rounds():
 @pytest.mark.parametrize("power", [0.0, 1.0, 1.2, 2.0])
 def test_the_exponent_of_a_power_is_found(power):
     values = [256, 512, 1024, 2048, 4096]
-    assert exponent(values, [3 * value**power for value in values]) == pytest.approx(power, abs=1e-12)
+    assert exponent(values, [3 * value**power for value in values]) == pytest.approx(
+        power, abs=1e-12
+    )
 
 
 def test_the_exponent_of_noisy_points_is_that_of_the_least_squares_line():
@@ -58,7 +66,9 @@ def test_a_floor_says_on_which_side_a_ratio_is():
 
 
 def test_a_record_tells_which_floors_are_missed(made):
-    assert suite.missed(made) == ["steps: mamba d=64 against plain is 3.25, and must be at least 40"]
+    assert suite.missed(made) == [
+        "steps: mamba d=64 against plain is 3.25, and must be at least 40"
+    ]
 
 
 def test_the_page_has_what_the_record_has_and_keeps_what_stands_around_it(made, tmp_path):
@@ -71,7 +81,10 @@ def test_the_page_has_what_the_record_has_and_keeps_what_stands_around_it(made, 
     assert "old" not in text
     assert "| attention d=64 | plain | 21.5× | 20–24 | ≥ 14× | ok | 2 ms | 2 ms |  |" in text
     assert "| mamba d=64 | plain | 3.25× | 3–3.5 | ≥ 40× | below |" in text
-    assert "| mamba d=64 | mambapy's scan | – |  | ≥ 20× |  |  |  | skipped: mambapy ¦ is not installed |" in text
+    assert (
+        "| mamba d=64 | mambapy's scan | – |  | ≥ 20× |  |  |  | skipped: mambapy ¦ is not installed |"
+        in text
+    )
     assert "a processor, 2 cores" in text
     assert "3 interleaved rounds" in text
     show.fill(page, made)
@@ -98,14 +111,16 @@ def test_a_page_without_marks_is_refused_and_left_alone(made, tmp_path):
 def test_a_file_that_is_no_record_is_refused(text, tmp_path):
     file = tmp_path / "results.json"
     file.write_text(text)
-    with pytest.raises(InvalidInput, match="must be what 'mecheval bench --json' wrote"):
+    with pytest.raises(InvalidInput, match="must be what 'python -m benchmarks --json' wrote"):
         show.read(file)
 
 
 def test_the_kept_page_says_what_the_kept_record_says():
     record = json.loads((PAGE / "results.json").read_text(encoding="utf-8"))
     text = (PAGE / "README.md").read_text(encoding="utf-8")
-    assert show.filled(text, record) == text, "mecheval bench --from benchmarks/results.json --markdown …/README.md"
+    assert show.filled(text, record) == text, (
+        "python -m benchmarks --from benchmarks/results.json --markdown …/README.md"
+    )
 
 
 def test_the_kept_run_keeps_every_floor():

@@ -61,11 +61,19 @@ def share_of(what: str, against: str, ours: Times, theirs: Times) -> Line:
 
 
 def _ratio(
-    what: str, against: str, top: tuple[float, ...], bottom: tuple[float, ...], ours: Times, theirs: Times, note: str
+    what: str,
+    against: str,
+    top: tuple[float, ...],
+    bottom: tuple[float, ...],
+    ours: Times,
+    theirs: Times,
+    note: str,
 ) -> Line:
     rounds = [a / b for a, b in zip(top, bottom, strict=True)]
     ratio = Spread.of(top).median / Spread.of(bottom).median
-    return Line(what, against, ratio, "×", min(rounds), max(rounds), ours.spreads(), theirs.spreads(), note)
+    return Line(
+        what, against, ratio, "×", min(rounds), max(rounds), ours.spreads(), theirs.spreads(), note
+    )
 
 
 def skipped(what: str, against: str, reason: str) -> Line:

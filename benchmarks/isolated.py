@@ -1,6 +1,6 @@
 """A function in a process of its own: peaks of memory do not mix, and nobody's imports matter.
 
-python -m benchmarks.apart MODULE:FUNCTION '{"argument": 1}'     prints what it returns, as JSON
+python -m benchmarks.isolated MODULE:FUNCTION '{"argument": 1}'     prints what it returns, as JSON
 """
 
 import contextlib
@@ -23,8 +23,10 @@ STATUS, CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 def apart(function: Callable[..., Record], **arguments: Any) -> dict[str, Any]:
     """What it returns, with its arguments and its answer as JSON; one torch thread."""
     name = f"{function.__module__}:{function.__qualname__}"
-    command = [sys.executable, "-m", "benchmarks.apart", name, json.dumps(arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    command = [sys.executable, "-m", "benchmarks.isolated", name, json.dumps(arguments)]
+    done = subprocess.run(
+        command, capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"}
+    )
     if done.returncode:
         last = done.stderr.strip().splitlines()[-1:] or [f"exit code {done.returncode}"]
         raise RunFailed(f"{name} failed in its process: {last[0]}")
