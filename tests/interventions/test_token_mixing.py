@@ -14,7 +14,7 @@ from mecheval.metrics.statistics import middle, resampled
 from mecheval.models import edits
 from mecheval.models.config import ModelConfig
 from mecheval.models.language_model import LanguageModel
-from mecheval.models.layers import l2_normalised
+from mecheval.models.layers import l2_normalise
 from mecheval.models.mixers.attention import Attention
 from mecheval.models.mixers.delta_net import DeltaNet
 from mecheval.models.mixers.linear_attention import LinearAttention
@@ -78,7 +78,7 @@ def test_weights_of_the_delta_rule_are_its_recurrence_unrolled():
         mixer, x = case.drawn(DeltaNet)
         with record(mixer.double(), ["q_conv_out", "k_conv_out", "beta"]) as seen:
             weights, _ = mixer.mixing(x.double())
-        q, k = (l2_normalised(seen[f"{name}_conv_out"].unflatten(-1, (mixer.heads, -1))).detach() for name in "qk")
+        q, k = (l2_normalise(seen[f"{name}_conv_out"].unflatten(-1, (mixer.heads, -1))).detach() for name in "qk")
         beta, exact = seen["beta"].detach().numpy(), np.zeros(weights.shape)
         for b, h, t, s in np.ndindex(*weights.shape):
             read = q[b, t, h].numpy() / np.sqrt(q.shape[-1])

@@ -11,7 +11,7 @@ from mecheval.core.errors import CheckFailed
 from mecheval.models.build import build_model
 from mecheval.models.check_model import check_model, check_whole
 from mecheval.models.config import ModelConfig
-from mecheval.models.external import Foreign
+from mecheval.models.external import ExternalModel
 from mecheval.models.registries import models
 from mecheval.models.site import Site
 
@@ -56,7 +56,7 @@ class Float32(Mean):
 
 @pytest.mark.parametrize("honest", [Mean, ReadsSome, Float32])
 def test_an_honest_strangers_model_passes_and_is_left_alone(honest):
-    model, state = Foreign(honest()), torch.random.get_rng_state()
+    model, state = ExternalModel(honest()), torch.random.get_rng_state()
     before = copy.deepcopy(model.state_dict())
     check_model(model, VOCAB, TIME)
     assert torch.equal(torch.random.get_rng_state(), state)
@@ -149,7 +149,7 @@ class ReadsElsewhere(ReadsSome):
 )
 def test_each_fault_is_refused_with_its_reason(faulty, reason):
     with pytest.raises(CheckFailed) as error:
-        check_model(Foreign(faulty()), VOCAB, TIME)
+        check_model(ExternalModel(faulty()), VOCAB, TIME)
     assert any(reason in failure for failure in error.value.failures), error.value.failures
     assert str(error.value).startswith(faulty.__name__)
 

@@ -19,7 +19,7 @@ from mecheval.interventions.verdict import judged, verdict
 from mecheval.models.build import build_model
 from mecheval.models.config import ModelConfig
 from mecheval.models.cost import describe_model
-from mecheval.models.external import Foreign
+from mecheval.models.external import ExternalModel
 from mecheval.models.registries import models
 from mecheval.models.site import Site, patch, record, sites
 from mecheval.runs.experiment import Settings
@@ -88,7 +88,7 @@ def mapped(model):
     places |= {"mlp_in": "input of {}.mlp", "mlp_out": "output of {}.mlp", "block_out": "output of {}"}
     names = (name.rpartition(".") for name in stream_sites(model))
     found = {f"{block}.{point}": places[point].format(f"inner.{block}") for block, _, point in names}
-    return Foreign(Plain(model), {**found, "final_in": "input of inner.norm"})
+    return ExternalModel(Plain(model), {**found, "final_in": "input of inner.norm"})
 
 
 @pytest.mark.parametrize("architecture", ["attention", "based", "mamba"])
@@ -126,7 +126,7 @@ def test_the_verdict_on_ours_as_a_strangers_is_the_same():
 
 def test_sites_that_a_module_has_are_known_by_their_own_names():
     ours = hand_set.random("mamba", TASK)
-    model = Foreign(ours)
+    model = ExternalModel(ours)
     assert list(sites(model)) == list(sites(ours))
     assert model.takes_at
     names = ["blocks.0.mixer.conv_out", "blocks.1.block_in"]
@@ -137,7 +137,7 @@ def test_sites_that_a_module_has_are_known_by_their_own_names():
 
 @pytest.mark.parametrize("site", Small.sites)
 def test_restoring_a_site_of_the_stream_everywhere_restores_the_output(site, module):
-    model = Foreign(module)
+    model = ExternalModel(module)
     clean, corrupt = (torch.randint(VOCAB, (5, 9), generator=torch.Generator().manual_seed(i)) for i in (0, 1))
     with record(model, [site]) as seen:
         logits = model(clean)
@@ -149,7 +149,7 @@ def test_restoring_a_site_of_the_stream_everywhere_restores_the_output(site, mod
 
 def test_the_strangers_own_module_is_left_as_it_was(module):
     before, kinds = copy.deepcopy(module.state_dict()), [type(part) for part in module.modules()]
-    model = Foreign(module)
+    model = ExternalModel(module)
     tokens = torch.arange(9)[None]
     assert torch.equal(model(tokens), module(tokens))
     with patch(model, {"blocks.0.mixer_out": lambda x, _: 0 * x}):
@@ -162,7 +162,7 @@ def test_the_strangers_own_module_is_left_as_it_was(module):
 
 
 def test_a_copy_of_a_model_has_sites_of_its_own(module):
-    model = Foreign(module)
+    model = ExternalModel(module)
     twin = copy.deepcopy(model)
     tokens = torch.arange(9)[None]
     with patch(twin, {"blocks.0.mixer_out": lambda x, _: 0 * x}):
@@ -190,7 +190,7 @@ class Convolved(nn.Module):
 
 def test_a_site_has_the_axes_that_pass_it():
     places = {"in": "input of conv", "out": "output of conv", "looks": "output of weights", "rows": "input of row"}
-    found = sites(model := Foreign(Convolved(), places))
+    found = sites(model := ExternalModel(Convolved(), places))
     axes = {name: " ".join(site.axes) for name, site in found.items()}
     assert axes == {"in": "batch 8 time", "out": "batch 8 time", "looks": "batch time source", "rows": "batch time 8"}
     assert {found[name].about for name in found} == set(places.values())
@@ -201,7 +201,7 @@ def test_a_site_has_the_axes_that_pass_it():
 
 
 def test_how_much_is_stacked_changes_nothing(module):
-    model = Foreign(module)
+    model = ExternalModel(module)
     large, little = (interchange(model, TASK, documents=9, memory=memory) for memory in (2**28, 1))
     for cell in large.cells:
         assert little.cells[cell]["logit"] == pytest.approx(large.cells[cell]["logit"], abs=1e-5)
@@ -245,7 +245,7 @@ def test_what_would_make_false_numbers_is_refused_in_a_line(how, places, reason)
     module = Changed(how)
     module.sites = places
     with pytest.raises(InvalidInput) as error:
-        Foreign(module)
+        ExternalModel(module)
     assert any(reason in problem for problem in error.value.problems), error.value.problems
 
 
@@ -258,28 +258,28 @@ def test_an_output_that_is_no_tensor_is_refused():
     module = Changed(lambda m, x: m.part(x)["x"])
     module.part = NoTensor()
     with pytest.raises(InvalidInput, match="the output of part must be a tensor, or begin with one; it is dict"):
-        Foreign(module, HEAD)
+        ExternalModel(module, HEAD)
 
 
 def test_a_site_of_the_modules_own_must_have_the_axes_it_says():
     module = Changed(lambda m, x: m.part(x))
     module.part = Site("batch head time d_head", "")
     with pytest.raises(InvalidInput, match="'part' must be a tensor"):
-        Foreign(module)
+        ExternalModel(module)
     module.part = Site("batch time d_model", "")
-    assert list(sites(Foreign(module))) == ["part"]
+    assert list(sites(ExternalModel(module))) == ["part"]
     with pytest.raises(InvalidInput, match="'input of head' must be new"):
-        Foreign(module, {"part": "input of head"})
+        ExternalModel(module, {"part": "input of head"})
 
 
 def test_a_blocks_input_that_a_residual_goes_past_is_refused(module):
     with pytest.raises(InvalidInput, match=r"site 'blocks\.1\.block_in' must hold all that goes on there"):
-        Foreign(module, {"blocks.1.block_in": "input of norm"})
-    assert list(sites(Foreign(module, {"normed": "input of norm"}))) == ["normed"]
+        ExternalModel(module, {"blocks.1.block_in": "input of norm"})
+    assert list(sites(ExternalModel(module, {"normed": "input of norm"}))) == ["normed"]
 
 
 def test_a_patch_that_is_not_hit_is_an_error_and_no_number():
-    model = Foreign(Changed(lambda m, x: m.part(x) if len(x) < 5 else x), HEAD)
+    model = ExternalModel(Changed(lambda m, x: m.part(x) if len(x) < 5 else x), HEAD)
     with pytest.raises(InterventionError, match="the patch at part was hit 0 times"):
         interchange(model, TASK, roles=["key", "key+0"], documents=4)  # stacked, they are 8
 
@@ -346,19 +346,19 @@ def test_the_first_weights_depend_on_the_seed_alone_and_init_multiplies_them(nam
 
 
 def test_fit_trains_where_it_is_and_stops_when_it_is_told(module):
-    model = Foreign(module)
+    model = ExternalModel(module)
     curve = fit(model, Recall(pairs=2, vocab=4), steps=60, lr=1e-2, batch=64, every=20)
     assert [row["step"] for row in curve] == [20, 40, 60]
     assert curve[-1]["loss"] < curve[0]["loss"]
-    again = fit(Foreign(module), Recall(pairs=2, vocab=4), steps=60, lr=1e-2, batch=64, every=20, stop=0.01)
+    again = fit(ExternalModel(module), Recall(pairs=2, vocab=4), steps=60, lr=1e-2, batch=64, every=20, stop=0.01)
     assert again == curve[:1]
 
 
 def test_its_costs_are_counted_without_embedding_and_head(module):
     def counted(time):
-        return describe_model(Foreign(module), (time,)).flops_per_token[time]
+        return describe_model(ExternalModel(module), (time,)).flops_per_token[time]
 
-    facts = describe_model(Foreign(module), (16,))
+    facts = describe_model(ExternalModel(module), (16,))
     assert facts.parameters == sum(parameter.numel() for parameter in module.parameters())
     assert facts.parameters - facts.parameters_without_embedding == VOCAB * D
     assert facts.state_bytes == {}
@@ -368,7 +368,7 @@ def test_its_costs_are_counted_without_embedding_and_head(module):
 
 
 def test_what_only_our_blocks_can_say_is_refused(module):
-    model = Foreign(module)
+    model = ExternalModel(module)
     for ask in (
         lambda: looks(model, TASK, documents=4),
         lambda: held_pairs(model, TASK, 0),

@@ -4,7 +4,8 @@ import torch
 from mecheval.core.errors import InvalidInput
 from mecheval.core.spec import Spec
 from mecheval.models.config import ModelConfig, build_architecture
-from mecheval.models.language_model import LanguageModel, gathered
+from mecheval.models.language_model import LanguageModel
+from mecheval.models.ops import gather_reads
 from mecheval.models.registries import architectures, mixers
 from mecheval.models.site import patch, record
 
@@ -29,7 +30,7 @@ def test_logits_are_returned_only_where_they_are_read(architecture, layers, toke
     at = torch.tensor([[0, 16], [5, 5], [16, 1]])
     everywhere = model(tokens)
     assert everywhere.shape == (3, 17, 40)
-    assert (model(tokens, at) - gathered(everywhere, at)).abs().max() < 1e-12
+    assert (model(tokens, at) - gather_reads(everywhere, at)).abs().max() < 1e-12
 
 
 @pytest.mark.parametrize("architecture", EVERY)

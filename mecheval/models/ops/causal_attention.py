@@ -8,16 +8,19 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from mecheval.models.ops.compiled import first_derivative, not_compiled, run
+from mecheval.models.ops.compiled import not_compiled, once_differentiable, run
 
 Heads = Float[Tensor, "batch time head d_head"]
 Weights = Float[Tensor, "batch head time source"]
-SHORT = 128  # tokens, of which all weights at once are written down sooner than worked out piece by piece
+SHORT = 128  # tokens up to which computing all weights at once is faster than in pieces
 
 
 def causal_attention(q: Heads, k: Heads, v: Heads) -> Heads:
-    """Of short documents by whole products and a compiled softmax between them; of others by torch, whose memory does
-    not grow with the square."""
+    """Return what each head reads.
+
+    Short documents take whole products with a compiled softmax in between; others take torch's
+    kernel, whose memory does not grow with the square of the length.
+    """
     if q.shape[1] > SHORT or not q.numel() or not_compiled(q, k, v):
         return flash_attention(q, k, v)
     return _Compiled.apply(q, k, v)  # type: ignore[no-untyped-call]
@@ -33,7 +36,7 @@ def causal_attention_ref(q: Heads, k: Heads, v: Heads) -> Heads:
 
 
 def attention_weights(q: Heads, k: Heads) -> Weights:
-    """Where each position looks: rows sum to 1."""
+    """Return how much each position attends to each source; rows sum to 1."""
     logits = torch.einsum("bthd,bshd->bhts", q, k) / math.sqrt(q.shape[-1])
     future = torch.ones_like(logits, dtype=torch.bool).triu(1)
     return logits.masked_fill(future, -torch.inf).softmax(dim=-1)
@@ -41,30 +44,30 @@ def attention_weights(q: Heads, k: Heads) -> Weights:
 
 class _Compiled(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, *given: Tensor) -> Tensor:
+    def forward(ctx: Any, *inputs: Tensor) -> Tensor:
         from mecheval.models.ops.kernels.causal_softmax import forward
 
-        ctx.shape, (q, k, v) = given[0].shape, (_of_heads(x) for x in given)
+        ctx.shape, (q, k, v) = inputs[0].shape, (_fold_heads(x) for x in inputs)
         weights, ctx.scale = torch.bmm(q, k.mT), 1 / math.sqrt(q.shape[-1])
         run(forward, weights, ctx.scale)
         ctx.save_for_backward(q, k, v, weights)
-        return _of_tokens(torch.bmm(weights, v), ctx.shape)
+        return _unfold_heads(torch.bmm(weights, v), ctx.shape)
 
     @staticmethod
-    @first_derivative
+    @once_differentiable
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor, ...]:
         from mecheval.models.ops.kernels.causal_softmax import backward
 
-        (q, k, v, weights), g = ctx.saved_tensors, _of_heads(g)
+        (q, k, v, weights), g = ctx.saved_tensors, _fold_heads(g)
         glogits = torch.bmm(g, v.mT)
         run(backward, weights, glogits, ctx.scale)
-        found = torch.bmm(glogits, k), torch.bmm(glogits.mT, q), torch.bmm(weights.mT, g)
-        return tuple(_of_tokens(x, ctx.shape) for x in found)
+        gradients = torch.bmm(glogits, k), torch.bmm(glogits.mT, q), torch.bmm(weights.mT, g)
+        return tuple(_unfold_heads(x, ctx.shape) for x in gradients)
 
 
-def _of_heads(x: Heads) -> Float[Tensor, "batch_head time d_head"]:
+def _fold_heads(x: Heads) -> Float[Tensor, "batch_head time d_head"]:
     return x.transpose(1, 2).flatten(end_dim=1)
 
 
-def _of_tokens(x: Float[Tensor, "batch_head time d_head"], shape: torch.Size) -> Heads:
+def _unfold_heads(x: Float[Tensor, "batch_head time d_head"], shape: torch.Size) -> Heads:
     return x.view(shape[0], shape[2], shape[1], -1).transpose(1, 2)

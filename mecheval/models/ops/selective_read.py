@@ -1,8 +1,8 @@
-"""Mamba's selective scan where only one token of each row is read, as in the last layer of a model that is asked once.
+"""Mamba's selective scan read at one token of each row, as in the last layer of a single query.
 
     y_q = Σ_{s≤q} Σ_n C_qn exp(A_n Σ_{s<r≤q} dt_r) B_sn dt_s x_s + D x_q
 
-is what the recurrence comes to: no state is carried, so the way back needs no second one either.
+is the recurrence written out: no state is carried, neither forward nor backward.
 """
 
 from typing import Any
@@ -12,9 +12,16 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from mecheval.models.mixer_options import ScanBackend
-from mecheval.models.ops.compiled import first_derivative, not_compiled, run
-from mecheval.models.ops.reads import gathered
-from mecheval.models.ops.selective_scan import Channels, Decays, Directions, Skips, laid_out, selective_scan
+from mecheval.models.ops import gather_reads
+from mecheval.models.ops.compiled import not_compiled, once_differentiable, run
+from mecheval.models.ops.selective_scan import (
+    Channels,
+    Decays,
+    Directions,
+    Skips,
+    lay_out,
+    selective_scan,
+)
 
 
 def selective_read(
@@ -27,12 +34,13 @@ def selective_read(
     at: Int[Tensor, "batch 1"],
     backend: ScanBackend = "auto",
 ) -> Float[Tensor, "batch 1 d_inner"]:
-    """What `selective_scan` gives at the token `at` of each row, given C there."""
+    """Return what `selective_scan` returns at the token `at` of each row, given C there."""
     inputs = (x, dt, A, B, C, D)
     if backend not in ("auto", "numba") or not_compiled(*inputs):
         C = torch.zeros_like(B).scatter(1, at[..., None].expand_as(C), C)
-        return gathered(selective_scan(x, dt, A, B, C, D, backend=backend), at)
-    return _CompiledRead.apply(*laid_out(*inputs), at[:, 0].contiguous())[:, None]  # type: ignore[no-untyped-call]
+        return gather_reads(selective_scan(x, dt, A, B, C, D, backend=backend), at)
+    laid_out = *lay_out(*inputs), at[:, 0].contiguous()
+    return _CompiledRead.apply(*laid_out)[:, None]  # type: ignore[no-untyped-call]
 
 
 class _CompiledRead(torch.autograd.Function):
@@ -48,10 +56,10 @@ class _CompiledRead(torch.autograd.Function):
         return y
 
     @staticmethod
-    @first_derivative
+    @once_differentiable
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
         inputs = ctx.saved_tensors
-        # to x, dt and A it writes, to the others it adds
+        # the kernel writes those of x, dt and A, and adds to the others
         gradients = *map(torch.empty_like, inputs[:3]), *map(torch.zeros_like, inputs[3:-1])
         run(ctx.kernel, *inputs, g.contiguous(), *gradients)
         return *gradients, None

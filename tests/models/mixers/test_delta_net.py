@@ -18,7 +18,7 @@ from support.numpy_reference import (
 )
 from support.task_facts import relative_error
 
-from mecheval.models.layers import l2_normalised
+from mecheval.models.layers import l2_normalise
 from mecheval.models.mixers.delta_net import DeltaNet
 from mecheval.models.ops.delta_rule import CHUNK, delta_rule_ref
 from mecheval.models.ops.rms_norm import rms_norm_ref
@@ -105,5 +105,5 @@ def test_the_memory_reads_what_flas_naive_rule_reads(heads, monkeypatch):
     with record(mixer.double(), ["q_conv_out", "k_conv_out", "v_conv_out", "beta", "head_out"]) as seen:
         mixer(x.double())
     q, k, v = (seen[f"{which}_conv_out"].unflatten(-1, (heads, -1)).transpose(1, 2) for which in "qkv")
-    o, _ = naive.delta_rule_recurrence(l2_normalised(q), l2_normalised(k), v, seen["beta"].transpose(1, 2))
+    o, _ = naive.delta_rule_recurrence(l2_normalise(q), l2_normalise(k), v, seen["beta"].transpose(1, 2))
     assert relative_error(seen["head_out"], o.transpose(1, 2)) <= 1e-10

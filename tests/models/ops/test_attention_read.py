@@ -9,7 +9,7 @@ from torch.autograd import gradcheck
 
 from mecheval.models.ops.attention_read import attention_read, attention_read_ref
 from mecheval.models.ops.causal_attention import causal_attention_ref
-from mecheval.models.ops.reads import gathered
+from mecheval.models.ops import gather_reads
 
 SHAPES = [(1, 1, 1, 1, 1), (2, 9, 1, 5, 1), (3, 7, 2, 4, 2), (2, 5, 5, 6, 3), (32, 67, 1, 64, 1)]
 
@@ -42,7 +42,7 @@ def test_it_is_the_equation(read):
     (x, weight), at = drawn((3, 8, 2, 6, 2))
     q, k, v = (part.view(3, 8, 2, 3) for part in (x @ weight.t()).chunk(3, dim=-1))
     whole = causal_attention_ref(q, k, v).flatten(start_dim=2)
-    torch.testing.assert_close(read(x, weight, at, 2), gathered(whole, at))
+    torch.testing.assert_close(read(x, weight, at, 2), gather_reads(whole, at))
 
 
 def test_nothing_of_what_comes_later_is_seen_or_moved():

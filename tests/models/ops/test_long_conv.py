@@ -17,7 +17,7 @@ from mecheval.models.ops.long_conv import (
     long_read,
     toeplitz_conv,
 )
-from mecheval.models.ops.reads import gathered
+from mecheval.models.ops import gather_reads
 
 FORMS = [long_conv, toeplitz_conv, fft_conv]
 NEAR_THE_CROSSOVER = [TOEPLITZ_UP_TO - 1, TOEPLITZ_UP_TO, TOEPLITZ_UP_TO + 1]
@@ -126,7 +126,7 @@ def test_what_is_read_at_some_positions_has_the_values_and_gradients_of_the_whol
     at[0, 0], at[1, 0] = 0, time - 1  # both ends
     for dtype, most in ((torch.float64, 1e-10), (torch.float32, 1e-5)):
         inputs = drawn(3, time, 4, dtype=dtype)
-        truth = outcome(lambda x, k: gathered(long_conv_ref(x, k), at), in_double(inputs))
+        truth = outcome(lambda x, k: gather_reads(long_conv_ref(x, k), at), in_double(inputs))
         assert furthest(outcome(lambda x, k: long_read(x, k, at), inputs), truth) < most
 
 

@@ -5,7 +5,7 @@ import torch
 from support.numpy_reference import largest_error
 from torch.autograd import gradcheck
 
-from mecheval.models.layers import RMSNorm, l2_normalised
+from mecheval.models.layers import RMSNorm, l2_normalise
 from mecheval.models.ops.rms_norm import rms_norm, rms_norm_ref
 
 SHAPES = [(7,), (64,), (3, 2), (5, 16), (2, 3, 65), (2, 1, 4, 33), (32, 67, 64)]
@@ -46,5 +46,5 @@ def test_nothing_and_zeros_and_strewn_memory_are_normalised_too():
 
 def test_a_vector_divided_by_its_length_has_length_1():
     x = drawn((4, 9))[0]
-    torch.testing.assert_close(l2_normalised(x).norm(dim=-1), torch.ones(4).double(), rtol=1e-5, atol=0)
-    torch.testing.assert_close(l2_normalised(x, 3.0), 3 * x / (x.square().sum(-1, keepdim=True) + 1e-6).sqrt())
+    torch.testing.assert_close(l2_normalise(x).norm(dim=-1), torch.ones(4).double(), rtol=1e-5, atol=0)
+    torch.testing.assert_close(l2_normalise(x, 3.0), 3 * x / (x.square().sum(-1, keepdim=True) + 1e-6).sqrt())

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from support.strategies import DECAYS, SHAPES, draw
 from support.task_facts import largest, relative_error
 
-from mecheval.models.ops.reads import gathered
+from mecheval.models.ops import gather_reads
 from mecheval.models.ops.selective_read import selective_read
 from mecheval.models.ops.selective_scan import selective_scan_ref
 
@@ -25,11 +25,11 @@ def results(read, inputs, signs=torch.clone):
 
 
 def read_at(at, backend="auto"):
-    return lambda x, dt, A, B, C, D: selective_read(x, dt, A, B, gathered(C, at), D, at, backend=backend)
+    return lambda x, dt, A, B, C, D: selective_read(x, dt, A, B, gather_reads(C, at), D, at, backend=backend)
 
 
 def plain_at(at):
-    return lambda *inputs: gathered(selective_scan_ref(*inputs), at)
+    return lambda *inputs: gather_reads(selective_scan_ref(*inputs), at)
 
 
 @settings(max_examples=300)
