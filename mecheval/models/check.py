@@ -1,14 +1,14 @@
-"""`check_mixer`: the conformance checks of a mixer, computed in float64.
+"""The conformance checks of mixers and whole models, and `check_mixer`.
 
-A mixer that sees the future would falsify every measurement, so third-party mixers are checked
-before they run.
+A mixer that sees the future would falsify every measurement, so third-party mixers and models are
+checked before they run.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import torch
-from jaxtyping import Float64
 from torch import Tensor, nn
 
 from mecheval.core.errors import CheckFailed, InvalidInput
@@ -19,9 +19,36 @@ from mecheval.models.ops import gather_reads
 from mecheval.models.registries import mixers
 from mecheval.models.site import patch, record, sites
 
-BATCH, CUTS, TOLERANCE = 3, 20, 1e-9
-Stream = Float64[Tensor, "batch time d_model"]
+BATCH, CUTS = 3, 20
 Failures = Iterator[str]
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A module under check, inputs (batch, time, …) for it, and how to name them.
+
+    `other` differs from `inputs` at every position; `longest` are the longest inputs to try.
+    `read` is the module's way to compute the output at some positions only.
+    """
+
+    module: nn.Module
+    inputs: Tensor
+    other: Tensor
+    longest: Tensor
+    shape: str
+    width: int
+    read: Callable[[Tensor, Tensor], Any] | None
+    words: tuple[str, str, str] = ("input", "output", "read(x, at)")
+    tolerance: float = 1e-9
+
+    @property
+    def output(self) -> Any:
+        return self.module(self.inputs)
+
+    def differ(self, one: Tensor, other: Tensor) -> bool:
+        one, other = one.detach(), other.detach()
+        scale = max(1.0, float(other.abs().max()))
+        return bool((one - other).abs().max() > self.tolerance * scale)
 
 
 def check_mixer(
@@ -39,8 +66,9 @@ def check_mixer(
         except Exception as error:  # third-party code may raise anything
             reason = f"cannot be built: {type(error).__name__}: {error} ({where(build)})"
             raise CheckFailed(name, [reason]) from error
-        x = torch.randn(BATCH, max_len, d_model, dtype=torch.float64)
-        run_checks(name, CHECKS, mixer, x)
+        x, other = torch.randn(2, BATCH, max_len, d_model, dtype=torch.float64)
+        read = getattr(mixer, "read", None)
+        run_checks(name, Subject(mixer, x, other, x, "(batch, time, d_model)", d_model, read))
 
 
 def check_architecture(text: str, d_model: int) -> None:
@@ -51,121 +79,120 @@ def check_architecture(text: str, d_model: int) -> None:
             check_mixer(mixer, d_model, **mixers.check(spec))
 
 
-def run_checks(name: str, checks: Sequence[Callable[..., Failures]], *subject: Any) -> None:
-    """Raise CheckFailed with the failures of all checks; stop early if the first one fails."""
+def run_checks(name: str, subject: Subject) -> None:
+    """Raise CheckFailed with the failures of all checks; a wrong shape ends them."""
     failures: list[str] = []
-    for check in checks:
+    for check in CHECKS:
         try:
-            failures += list(check(*subject))
+            failures += list(check(subject))
         except InvalidInput as error:
             failures += error.problems
         except Exception as error:  # third-party code may raise anything
             title = check.__name__.strip("_").replace("_", " ")
             failures.append(f"{title}: {type(error).__name__}: {error}")
-        if failures and check is checks[0]:
+        if failures and check is _keeps_its_shape:
             break
     if failures:
         raise CheckFailed(name, failures)
 
 
-def _keeps_its_shape(mixer: nn.Module, x: Stream) -> Failures:
-    for time in sorted({1, 2, 3, x.shape[1] // 2, x.shape[1]}):
-        y = mixer(x[:, :time])
-        if not isinstance(y, Tensor) or y.shape != x[:, :time].shape:
+def _keeps_its_shape(subject: Subject) -> Failures:
+    most = subject.longest.shape[1]
+    for time in sorted({1, min(2, most), min(3, most), max(most // 2, 1), most}):
+        y = subject.module(subject.longest[:, :time])
+        if not isinstance(y, Tensor) or y.shape != (BATCH, time, subject.width):
             shape = tuple(y.shape) if isinstance(y, Tensor) else type(y).__name__
-            yield f"must return (batch, time, d_model); at length {time} it returns {shape}"
+            yield f"must return {subject.shape}; at length {time} it returns {shape}"
         elif not y.isfinite().all():
             yield f"must return finite numbers; at length {time} it does not"
 
 
-def _is_deterministic(mixer: nn.Module, x: Stream) -> Failures:
-    first = mixer(x)
-    mixer(x.flip(0) * 2)
-    if not torch.equal(mixer(x), first):
+def _is_deterministic(subject: Subject) -> Failures:
+    first = subject.output
+    subject.module(subject.other)
+    if not torch.equal(subject.output, first):
+        given, returned, _ = subject.words
         reason = "it draws random numbers or keeps state between calls"
-        yield f"must return the same output for the same input; {reason}"
+        yield f"must return the same {returned} for the same {given}; {reason}"
 
 
-def _treats_rows_independently(mixer: nn.Module, x: Stream) -> Failures:
-    y = mixer(x)
-    others = torch.cat([x[:1], torch.randn_like(x[1:])])
-    if differ(mixer(others)[:1], y[:1]) or differ(mixer(x[:1]), y[:1]):
+def _treats_rows_independently(subject: Subject) -> Failures:
+    y, alone = subject.output[:1], subject.module(subject.inputs[:1])
+    among_others = subject.module(torch.cat([subject.inputs[:1], subject.other[1:]]))[:1]
+    if subject.differ(among_others, y) or subject.differ(alone, y):
         yield "must treat the rows of a batch independently; one row changes with the others"
 
 
-def _is_causal(mixer: nn.Module, x: Stream) -> Failures:
-    y, time = mixer(x), x.shape[1]
+def _is_causal(subject: Subject) -> Failures:
+    x, y, time = subject.inputs, subject.output, subject.inputs.shape[1]
     for cut in _cuts(time):
-        changed = torch.cat([x[:, :cut], torch.randn_like(x[:, cut:])], dim=1)
-        if differ(mixer(changed)[:, :cut], y[:, :cut]):
-            changes = f"changing token {cut} and later changes earlier outputs"
-            yield f"must not see the future: {changes}"
+        changed = torch.cat([x[:, :cut], subject.other[:, cut:]], dim=1)
+        if subject.differ(subject.module(changed)[:, :cut], y[:, :cut]):
+            yield f"must not see the future: changing token {cut} and later changes earlier outputs"
             return
-        if differ(mixer(x[:, :cut]), y[:, :cut]):
-            changes = f"{cut} tokens alone give another output than as the first of {time}"
-            yield f"must not depend on the length: {changes}"
+        if subject.differ(subject.module(x[:, :cut]), y[:, :cut]):
+            change = f"{cut} tokens alone differ from the first {cut} of {time}"
+            yield f"must not depend on the length: {change}"
             return
 
 
-def _has_causal_gradients(mixer: nn.Module, x: Stream) -> Failures:
-    x = x.clone().requires_grad_()
-    y = mixer(x)
+def _has_causal_gradients(subject: Subject) -> Failures:
+    if not subject.inputs.is_floating_point():
+        return
+    x = subject.inputs.clone().requires_grad_()
+    y = subject.module(x)
     for cut in _cuts(x.shape[1]):
         (gradient,) = torch.autograd.grad(y[:, cut - 1].sum(), x, retain_graph=True)
-        if gradient[:, cut:].abs().max() > TOLERANCE * max(1.0, float(gradient.abs().max())):
+        most = subject.tolerance * max(1.0, float(gradient.abs().max()))
+        if gradient[:, cut:].abs().max() > most:
             yield f"must not see the future: output {cut - 1} has a gradient to later tokens"
             return
 
 
-def _has_finite_gradients(mixer: nn.Module, x: Stream) -> Failures:
-    mixer.zero_grad()
-    mixer(x).square().sum().backward()
-    yield from gradient_failures(mixer)
-
-
-def gradient_failures(module: nn.Module) -> Failures:
-    """Yield a line for each parameter without a finite gradient."""
-    for name, parameter in module.named_parameters():
+def _has_finite_gradients(subject: Subject) -> Failures:
+    subject.module.zero_grad()
+    subject.output.square().sum().backward()
+    for name, parameter in subject.module.named_parameters():
         if parameter.requires_grad and parameter.grad is None:
             yield f"parameter {name} has no gradient; use it or remove it"
         elif parameter.grad is not None and not parameter.grad.isfinite().all():
             yield f"parameter {name} must have a finite gradient"
 
 
-def _has_live_sites(mixer: nn.Module, x: Stream) -> Failures:
-    y = mixer(x)
-    for name, site in sites(mixer).items():
-        with record(mixer, [name]) as recorded:
-            mixer(x)
+def _has_live_sites(subject: Subject) -> Failures:
+    y, time = subject.output, subject.inputs.shape[1]
+    for name, site in sites(subject.module).items():
+        with record(subject.module, [name]) as recorded:
+            subject.module(subject.inputs)
         if name not in recorded:
             yield f"site {name} is dead: the forward pass does not go through it"
             continue
         value = recorded[name].detach()
-        if value.dim() != len(site.axes) or value.shape[site.time] != x.shape[1]:
+        if value.dim() != len(site.axes) or value.shape[site.time] != time:
             axes = " ".join(site.axes)
             yield f"site {name} must have the axes {axes}; it has the shape {tuple(value.shape)}"
-        with patch(mixer, {name: add(torch.randn_like(value))}):  # softmax ignores a constant
-            if not differ(mixer(x), y):
+        noise = torch.randn_like(value)  # softmax would ignore a constant
+        with patch(subject.module, {name: add(noise)}):
+            if not subject.differ(subject.output, y):
                 yield f"site {name} is dead: editing it changes nothing"
 
 
-def _read_equals_forward(mixer: nn.Module, x: Stream) -> Failures:
-    """Compare the optional `read(x, at)` with `forward` at those positions.
+def _read_equals_forward(subject: Subject) -> Failures:
+    """Compare the output at some positions only with the whole output there.
 
-    A `LanguageModel` uses it in the last layer, where nothing is recorded: it computes only the
-    positions that are read, and does not pass the mixer's sites.
+    In the last layer of a `LanguageModel`, where nothing is recorded, a mixer's `read` replaces
+    `forward`: it computes only the positions that are read and skips the mixer's sites.
     """
-    read = getattr(mixer, "read", None)
-    if read is None:
+    if subject.read is None:
         return
+    x = subject.inputs
     at = torch.stack([torch.randperm(x.shape[1])[:5] for _ in x])
-    exact = gather_reads(mixer(x), at)
-    y = read(x, at)
-    if not isinstance(y, Tensor) or y.shape != exact.shape or differ(y, exact):
-        yield "read(x, at) must return what forward returns at those positions"
+    exact, y = gather_reads(subject.output, at), subject.read(x, at)
+    if not isinstance(y, Tensor) or y.shape != exact.shape or subject.differ(y, exact):
+        yield f"{subject.words[2]} must return what forward returns at those positions"
 
 
-CHECKS: tuple[Callable[[nn.Module, Tensor], Failures], ...] = (
+CHECKS: tuple[Callable[[Subject], Failures], ...] = (
     _keeps_its_shape,
     _is_deterministic,
     _treats_rows_independently,
@@ -181,9 +208,3 @@ def _cuts(time: int) -> list[int]:
     """Return at most CUTS positions that divide past from future, both ends included."""
     count = min(CUTS, time - 1)
     return sorted({1 + round(i * (time - 2) / max(count - 1, 1)) for i in range(count)})
-
-
-def differ(one: Tensor, other: Tensor, tolerance: float = TOLERANCE) -> bool:
-    """Tell whether two tensors differ by more than the tolerance, relative to the second."""
-    one, other = one.detach(), other.detach()
-    return bool((one - other).abs().max() > tolerance * max(1.0, float(other.abs().max())))

@@ -10,8 +10,11 @@ from torch import Tensor, nn
 from mecheval.models.layers import split_heads
 from mecheval.models.mixer_options import Heads, heads_divide, refuse
 from mecheval.models.ops import Reads
-from mecheval.models.ops.attention_read import attention_read
-from mecheval.models.ops.causal_attention import attention_weights, causal_attention
+from mecheval.models.ops.causal_attention import (
+    attention_read,
+    attention_weights,
+    causal_attention,
+)
 from mecheval.models.site import Site
 
 Stream = Float[Tensor, "batch time d_model"]

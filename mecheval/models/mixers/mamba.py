@@ -14,10 +14,10 @@ from torch import Tensor, nn
 from mecheval.models.layers import ShortConvSilu
 from mecheval.models.mixer_options import ChannelState, Expand, MaybeTaps, ScanBackend
 from mecheval.models.ops import Reads, gather_reads
-from mecheval.models.ops.selective_read import selective_read
 from mecheval.models.ops.selective_scan import (
     propagate_edit,
     read_states,
+    selective_read,
     selective_scan,
     selective_states,
 )
