@@ -17,8 +17,7 @@ from torch.utils.flop_counter import flop_registry
 
 from benchmarks.plain import Op, replaced
 from mecheval.models.ops.causal_attention import causal_attention, flash_attention
-from mecheval.models.ops.selective_read import selective_read
-from mecheval.models.ops.selective_scan import selective_scan
+from mecheval.models.ops.selective_scan import selective_read, selective_scan
 
 GEMM = 1024
 # dt·A, exp, decay·h + dt·x·B, the sum of C·h; backward all but the last again, and the products and sums of gradients

@@ -23,7 +23,7 @@ from mecheval.models.check import check_mixer as check_mixer
 from mecheval.models.check_model import check_model as check_model
 from mecheval.models.config import ModelConfig as ModelConfig
 from mecheval.models.edits import put as put
-from mecheval.models.external import Foreign as Foreign
+from mecheval.models.external import ExternalModel as ExternalModel
 from mecheval.models.language_model import LanguageModel as LanguageModel
 from mecheval.models.site import Site as Site
 from mecheval.models.site import patch as patch

@@ -22,7 +22,7 @@ from mecheval.models.build import Model, ours
 from mecheval.models.edits import Positions, put, take
 from mecheval.models.inputs import Batch
 from mecheval.models.language_model import LanguageModel
-from mecheval.models.ops.reads import gathered
+from mecheval.models.ops import gather_reads
 from mecheval.models.site import patch, record, sites
 from mecheval.tasks.corruption import Corruptible
 from mecheval.tasks.documents import Documents
@@ -141,7 +141,7 @@ def _that_matters(mixer: nn.Module, x: Stream, state: Tensor, query: Positions) 
     whole = _added(mixer, x, state, query)
     for width in (width for width in WIDTHS if width <= int(query.min()) + 1):
         window = query[:, None] + torch.arange(1 - width, 1, device=x.device)
-        few, end = gathered(x, window), torch.full_like(query, width - 1)
+        few, end = gather_reads(x, window), torch.full_like(query, width - 1)
         if (_added(mixer, few, state, end) - whole).abs().max() <= 1e-5 * whole.abs().max():
             return few, end
     return x, query

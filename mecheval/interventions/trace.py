@@ -17,7 +17,7 @@ from mecheval.models.build import Model, resumes
 from mecheval.models.edits import put, take
 from mecheval.models.inputs import Batch
 from mecheval.models.language_model import Block, LanguageModel
-from mecheval.models.ops.reads import gathered
+from mecheval.models.ops import gather_reads
 from mecheval.models.site import Edit, Site, patch, record, sites
 from mecheval.tasks.documents import Documents
 
@@ -115,11 +115,11 @@ def _resumed(model: LanguageModel, name: str, base: Trace, where: Tensor) -> Ten
     if name != f"blocks.{layer}.{site}" or site not in BEHIND_MIXER:
         return model.resume(layer, base.inputs[layer].repeat(times, 1, 1), at)[:, 0]
     # behind a mixer every position is by itself: only the one that is patched is computed again
-    here, mixed = (gathered(x.repeat(times, 1, 1), where[:, None]) for x in (base.inputs[layer], base.mixed[layer]))
+    here, mixed = (gather_reads(x.repeat(times, 1, 1), where[:, None]) for x in (base.inputs[layer], base.mixed[layer]))
     if site == "mixer_out":
         mixed = sites(model)[name](mixed)
     block = model.blocks[layer]
     assert isinstance(block, Block)
     stream = base.inputs[layer + 1].repeat(times, 1, 1)
-    stream = put(block.behind_mixer(here + mixed)[:, 0], where)(stream, model.final_in)
+    stream = put(block.after_mixer(here + mixed)[:, 0], where)(stream, model.final_in)
     return model.resume(layer + 1, stream, at)[:, 0]

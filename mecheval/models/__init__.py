@@ -1,1 +1,1 @@
-"""Room 2, models with sites."""
+"""Models with sites: mixers, the language model around them and third-party models."""

@@ -8,11 +8,11 @@ from torch import nn
 from mecheval.core.errors import InvalidInput
 from mecheval.core.spec import Spec
 from mecheval.models.config import ModelConfig, build_architecture
-from mecheval.models.external import Foreign
+from mecheval.models.external import ExternalModel
 from mecheval.models.language_model import LanguageModel
 from mecheval.models.registries import models
 
-Model = LanguageModel | Foreign  # model(tokens, at) gives logits where they are read, and it has sites
+Model = LanguageModel | ExternalModel  # model(tokens, at) gives logits where they are read, and it has sites
 
 
 def build_model(config: ModelConfig, vocab_size: int, seed: int = 0) -> Model:
@@ -24,7 +24,7 @@ def build_model(config: ModelConfig, vocab_size: int, seed: int = 0) -> Model:
         torch.manual_seed(seed)
         module = _built(whole, config, vocab_size)
     _scale(module, config)
-    return Foreign(module)
+    return ExternalModel(module)
 
 
 def resumes(model: Model) -> TypeGuard[LanguageModel]:

@@ -1,161 +1,210 @@
-"""`check_mixer`: what every mixer must keep, examined in float64. One that sees the future makes every number false."""
+"""The conformance checks of mixers and whole models, and `check_mixer`.
+
+A mixer that sees the future would falsify every measurement, so third-party mixers and models are
+checked before they run.
+"""
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import torch
-from jaxtyping import Float64
 from torch import Tensor, nn
 
-from mecheval.core.errors import CheckFailed
+from mecheval.core.errors import CheckFailed, InvalidInput
 from mecheval.core.options import where
 from mecheval.models.config import build_architecture
 from mecheval.models.edits import add
-from mecheval.models.ops.reads import gathered
+from mecheval.models.ops import gather_reads
 from mecheval.models.registries import mixers
 from mecheval.models.site import patch, record, sites
 
-BATCH, CUTS, TOLERANCE = 3, 20, 1e-9
-Stream = Float64[Tensor, "batch time d_model"]
-Findings = Iterator[str]
+BATCH, CUTS = 3, 20
+Failures = Iterator[str]
 
 
-def check_mixer(build: Callable[..., nn.Module], d_model: int = 16, max_len: int = 64, **options: Any) -> None:
-    """Builds `build(d_model, max_len, **options)` and raises CheckFailed with every promise it breaks."""
+@dataclass(frozen=True)
+class Subject:
+    """A module under check, inputs (batch, time, …) for it, and how to name them.
+
+    `other` differs from `inputs` at every position; `longest` are the longest inputs to try.
+    `read` is the module's way to compute the output at some positions only.
+    """
+
+    module: nn.Module
+    inputs: Tensor
+    other: Tensor
+    longest: Tensor
+    shape: str
+    width: int
+    read: Callable[[Tensor, Tensor], Any] | None
+    words: tuple[str, str, str] = ("input", "output", "read(x, at)")
+    tolerance: float = 1e-9
+
+    @property
+    def output(self) -> Any:
+        return self.module(self.inputs)
+
+    def differ(self, one: Tensor, other: Tensor) -> bool:
+        one, other = one.detach(), other.detach()
+        scale = max(1.0, float(other.abs().max()))
+        return bool((one - other).abs().max() > self.tolerance * scale)
+
+
+def check_mixer(
+    build: Callable[..., nn.Module],
+    d_model: int = 16,
+    max_len: int = 64,
+    **options: Any,
+) -> None:
+    """Build `build(d_model, max_len, **options)` and raise CheckFailed with every failed check."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         name = getattr(build, "__name__", "mixer")
         try:
             mixer = build(d_model, max_len, **options).double()
-        except Exception as error:  # a stranger's code: whatever it raises is a finding
+        except Exception as error:  # third-party code may raise anything
             reason = f"cannot be built: {type(error).__name__}: {error} ({where(build)})"
             raise CheckFailed(name, [reason]) from error
-        x = torch.randn(BATCH, max_len, d_model, dtype=torch.float64)
-        failures: list[str] = []
-        for check in CHECKS:
-            try:
-                failures += list(check(mixer, x))
-            except Exception as error:
-                failures.append(f"{check.__name__.strip('_').replace('_', ' ')}: {type(error).__name__}: {error}")
-            if failures and check is _keeps_its_shape:
-                break  # nothing else can be said of it
-    if failures:
-        raise CheckFailed(name, failures)
+        x, other = torch.randn(2, BATCH, max_len, d_model, dtype=torch.float64)
+        read = getattr(mixer, "read", None)
+        run_checks(name, Subject(mixer, x, other, x, "(batch, time, d_model)", d_model, read))
 
 
 def check_architecture(text: str, d_model: int) -> None:
-    """Every mixer of an architecture that is somebody else's; ours keep their promises."""
+    """Check every third-party mixer of an architecture."""
     for spec in build_architecture(text).pattern:
         mixer = mixers.get(spec.name)
         if not mixer.__module__.startswith("mecheval."):
             check_mixer(mixer, d_model, **mixers.check(spec))
 
 
-def _keeps_its_shape(mixer: nn.Module, x: Stream) -> Findings:
-    for time in sorted({1, 2, 3, x.shape[1] // 2, x.shape[1]}):
-        y = mixer(x[:, :time])
-        if not isinstance(y, Tensor) or y.shape != x[:, :time].shape:
-            yield f"must return (batch, time, d_model) as it is given; at length {time} it returns {_shape(y)}"
+def run_checks(name: str, subject: Subject) -> None:
+    """Raise CheckFailed with the failures of all checks; a wrong shape ends them."""
+    failures: list[str] = []
+    for check in CHECKS:
+        try:
+            failures += list(check(subject))
+        except InvalidInput as error:
+            failures += error.problems
+        except Exception as error:  # third-party code may raise anything
+            title = check.__name__.strip("_").replace("_", " ")
+            failures.append(f"{title}: {type(error).__name__}: {error}")
+        if failures and check is _keeps_its_shape:
+            break
+    if failures:
+        raise CheckFailed(name, failures)
+
+
+def _keeps_its_shape(subject: Subject) -> Failures:
+    most = subject.longest.shape[1]
+    for time in sorted({1, min(2, most), min(3, most), max(most // 2, 1), most}):
+        y = subject.module(subject.longest[:, :time])
+        if not isinstance(y, Tensor) or y.shape != (BATCH, time, subject.width):
+            shape = tuple(y.shape) if isinstance(y, Tensor) else type(y).__name__
+            yield f"must return {subject.shape}; at length {time} it returns {shape}"
         elif not y.isfinite().all():
             yield f"must return finite numbers; at length {time} it does not"
 
 
-def _repeats_itself(mixer: nn.Module, x: Stream) -> Findings:
-    first = mixer(x)
-    mixer(x.flip(0) * 2)
-    if not torch.equal(mixer(x), first):
-        yield "must give the same output for the same input: it draws at random or keeps something between calls"
+def _is_deterministic(subject: Subject) -> Failures:
+    first = subject.output
+    subject.module(subject.other)
+    if not torch.equal(subject.output, first):
+        given, returned, _ = subject.words
+        reason = "it draws random numbers or keeps state between calls"
+        yield f"must return the same {returned} for the same {given}; {reason}"
 
 
-def _treats_rows_apart(mixer: nn.Module, x: Stream) -> Findings:
-    y = mixer(x)
-    others = torch.cat([x[:1], torch.randn_like(x[1:])])
-    if _differ(mixer(others)[:1], y[:1]) or _differ(mixer(x[:1]), y[:1]):
-        yield "must treat the rows of a batch apart: one row changes with the others"
+def _treats_rows_independently(subject: Subject) -> Failures:
+    y, alone = subject.output[:1], subject.module(subject.inputs[:1])
+    among_others = subject.module(torch.cat([subject.inputs[:1], subject.other[1:]]))[:1]
+    if subject.differ(among_others, y) or subject.differ(alone, y):
+        yield "must treat the rows of a batch independently; one row changes with the others"
 
 
-def _sees_no_future(mixer: nn.Module, x: Stream) -> Findings:
-    y, time = mixer(x), x.shape[1]
+def _is_causal(subject: Subject) -> Failures:
+    x, y, time = subject.inputs, subject.output, subject.inputs.shape[1]
     for cut in _cuts(time):
-        changed = torch.cat([x[:, :cut], torch.randn_like(x[:, cut:])], dim=1)
-        if _differ(mixer(changed)[:, :cut], y[:, :cut]):
-            yield f"must not see the future: changing token {cut} and later changes what comes before"
+        changed = torch.cat([x[:, :cut], subject.other[:, cut:]], dim=1)
+        if subject.differ(subject.module(changed)[:, :cut], y[:, :cut]):
+            yield f"must not see the future: changing token {cut} and later changes earlier outputs"
             return
-        if _differ(mixer(x[:, :cut]), y[:, :cut]):
-            yield f"must not depend on the length: {cut} tokens alone give another output than at the head of {time}"
+        if subject.differ(subject.module(x[:, :cut]), y[:, :cut]):
+            change = f"{cut} tokens alone differ from the first {cut} of {time}"
+            yield f"must not depend on the length: {change}"
             return
 
 
-def _has_no_gradient_to_the_future(mixer: nn.Module, x: Stream) -> Findings:
-    x = x.clone().requires_grad_()
-    y = mixer(x)
+def _has_causal_gradients(subject: Subject) -> Failures:
+    if not subject.inputs.is_floating_point():
+        return
+    x = subject.inputs.clone().requires_grad_()
+    y = subject.module(x)
     for cut in _cuts(x.shape[1]):
         (gradient,) = torch.autograd.grad(y[:, cut - 1].sum(), x, retain_graph=True)
-        if gradient[:, cut:].abs().max() > TOLERANCE * max(1.0, float(gradient.abs().max())):
+        most = subject.tolerance * max(1.0, float(gradient.abs().max()))
+        if gradient[:, cut:].abs().max() > most:
             yield f"must not see the future: output {cut - 1} has a gradient to later tokens"
             return
 
 
-def _has_finite_gradients(mixer: nn.Module, x: Stream) -> Findings:
-    mixer.zero_grad()
-    mixer(x).square().sum().backward()
-    for name, parameter in mixer.named_parameters():
+def _has_finite_gradients(subject: Subject) -> Failures:
+    subject.module.zero_grad()
+    subject.output.square().sum().backward()
+    for name, parameter in subject.module.named_parameters():
         if parameter.requires_grad and parameter.grad is None:
-            yield f"parameter {name} has no gradient: it does nothing"
+            yield f"parameter {name} has no gradient; use it or remove it"
         elif parameter.grad is not None and not parameter.grad.isfinite().all():
             yield f"parameter {name} must have a finite gradient"
 
 
-def _has_living_sites(mixer: nn.Module, x: Stream) -> Findings:
-    y = mixer(x)
-    for name, site in sites(mixer).items():
-        with record(mixer, [name]) as seen:
-            mixer(x)
-        if name not in seen:
+def _has_live_sites(subject: Subject) -> Failures:
+    y, time = subject.output, subject.inputs.shape[1]
+    for name, site in sites(subject.module).items():
+        with record(subject.module, [name]) as recorded:
+            subject.module(subject.inputs)
+        if name not in recorded:
             yield f"site {name} is dead: the forward pass does not go through it"
             continue
-        value = seen[name].detach()
-        if value.dim() != len(site.axes) or value.shape[site.time] != x.shape[1]:
-            yield f"site {name} must have the axes {' '.join(site.axes)}; it has the shape {tuple(value.shape)}"
-        with patch(mixer, {name: add(torch.randn_like(value))}):  # a constant would not move a softmax
-            if not _differ(mixer(x), y):
+        value = recorded[name].detach()
+        if value.dim() != len(site.axes) or value.shape[site.time] != time:
+            axes = " ".join(site.axes)
+            yield f"site {name} must have the axes {axes}; it has the shape {tuple(value.shape)}"
+        noise = torch.randn_like(value)  # softmax would ignore a constant
+        with patch(subject.module, {name: add(noise)}):
+            if not subject.differ(subject.output, y):
                 yield f"site {name} is dead: editing it changes nothing"
 
 
-def _reads_as_it_writes(mixer: nn.Module, x: Stream) -> Findings:
-    """`read` is optional: the output at some positions, for less than the output everywhere."""
-    read = getattr(mixer, "read", None)
-    if read is None:
+def _read_equals_forward(subject: Subject) -> Failures:
+    """Compare the output at some positions only with the whole output there.
+
+    In the last layer of a `LanguageModel`, where nothing is recorded, a mixer's `read` replaces
+    `forward`: it computes only the positions that are read and skips the mixer's sites.
+    """
+    if subject.read is None:
         return
+    x = subject.inputs
     at = torch.stack([torch.randperm(x.shape[1])[:5] for _ in x])
-    exact = gathered(mixer(x), at)
-    found = read(x, at)
-    if not isinstance(found, Tensor) or found.shape != exact.shape or _differ(found, exact):
-        yield "read(x, at) must return what forward returns at those positions"
+    exact, y = gather_reads(subject.output, at), subject.read(x, at)
+    if not isinstance(y, Tensor) or y.shape != exact.shape or subject.differ(y, exact):
+        yield f"{subject.words[2]} must return what forward returns at those positions"
 
 
-CHECKS: tuple[Callable[[nn.Module, Tensor], Findings], ...] = (
+CHECKS: tuple[Callable[[Subject], Failures], ...] = (
     _keeps_its_shape,
-    _repeats_itself,
-    _treats_rows_apart,
-    _sees_no_future,
-    _has_no_gradient_to_the_future,
+    _is_deterministic,
+    _treats_rows_independently,
+    _is_causal,
+    _has_causal_gradients,
     _has_finite_gradients,
-    _has_living_sites,
-    _reads_as_it_writes,
+    _has_live_sites,
+    _read_equals_forward,
 )
 
 
 def _cuts(time: int) -> list[int]:
-    """Where to cut a sequence in past and future: at most CUTS places, both ends among them."""
+    """Return at most CUTS positions that divide past from future, both ends included."""
     count = min(CUTS, time - 1)
     return sorted({1 + round(i * (time - 2) / max(count - 1, 1)) for i in range(count)})
-
-
-def _differ(one: Tensor, other: Tensor) -> bool:
-    one, other = one.detach(), other.detach()
-    return bool((one - other).abs().max() > TOLERANCE * max(1.0, float(other.abs().max())))
-
-
-def _shape(y: object) -> str:
-    return str(tuple(y.shape)) if isinstance(y, Tensor) else type(y).__name__

@@ -1,4 +1,4 @@
-"""What a model costs: parameters, state and operations, counted from the built model."""
+"""The cost of a model: parameters, state and operations, counted on the model itself."""
 
 import math
 from dataclasses import asdict, dataclass
@@ -18,8 +18,11 @@ LENGTHS = (64, 256, 1024)
 
 @dataclass(frozen=True)
 class ModelFacts:
-    """`state_bytes` is what must be kept to go on after so many tokens, in float32; operations are of the
-    forward pass, without the head."""
+    """Sizes and operations of a model, the latter two by the number of tokens.
+
+    `state_bytes` is the memory needed to continue after so many tokens, in float32.
+    `flops_per_token` counts the forward pass without the head.
+    """
 
     parameters: int
     parameters_without_embedding: int
@@ -31,13 +34,19 @@ class ModelFacts:
 
 
 def describe_model(model: Model, lengths: tuple[int, ...] = LENGTHS) -> ModelFacts:
-    """State is counted where every mixer says what it keeps (`state_size`), the embedding where it is an
-    `nn.Embedding` with a row for each token."""
+    """Count parameters, state and operations of a model.
+
+    The state is counted if every mixer has a `state_size`, and the embedding if it is an
+    `nn.Embedding` with a row for each token.
+    """
     blocks = list(model.blocks) if resumes(model) else []
     if resumes(model):
         lengths = tuple(length for length in lengths if length <= model.config.max_len)
     sizes = [getattr(block.mixer, "state_size", None) for block in blocks]
     known = [size for size in sizes if size is not None]
+    state_bytes = {}
+    if known and known == sizes:
+        state_bytes = {time: 4 * sum(size(time) for size in known) for time in lengths}
     total = sum(parameter.numel() for parameter in model.parameters())
     with torch.no_grad():
         vocab_size = model(torch.zeros(1, 1, dtype=torch.long)).shape[-1]
@@ -46,31 +55,39 @@ def describe_model(model: Model, lengths: tuple[int, ...] = LENGTHS) -> ModelFac
     return ModelFacts(
         parameters=total,
         parameters_without_embedding=total - embedding,
-        state_bytes={n: 4 * sum(size(n) for size in known) for n in lengths} if known and known == sizes else {},
-        flops_per_token={n: _flops(model, n) // n for n in lengths},
+        state_bytes=state_bytes,
+        flops_per_token={time: _count_flops(model, time) // time for time in lengths},
     )
 
 
 @torch.no_grad()
-def _flops(model: Model, time: int) -> int:
-    # what runs in one kernel cannot be seen into; what is materialised to be looked at can
+def _count_flops(model: Model, time: int) -> int:
+    # the counter cannot see inside a compiled kernel; recording these sites avoids the kernels
     inside = [name for name, site in sites(model).items() if site.materialised]
-    with record(model, inside), sdpa_kernel(SDPBackend.MATH), _Operations() as counter:
+    with record(model, inside), sdpa_kernel(SDPBackend.MATH), _FlopCounter() as counter:
         logits = model(torch.zeros(1, time, dtype=torch.long))
-    return counter.total - counter.products.get(logits.data_ptr(), 0)  # the head is the product that gave the logits
+    # the head is the matrix product that returned the logits
+    return counter.total - counter.products.get(logits.data_ptr(), 0)
 
 
-class _Operations(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Counts 2 for each multiply-add of a matrix product, 1 for each number that a pointwise operation makes, and
-    2.5 n log₂ n for a Fourier transform of n real numbers. `products` are those of which the result is still there, by
-    its place in memory."""
+class _FlopCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Counts the operations of everything torch computes.
+
+    A multiply-add of a matrix product counts 2, each number from a pointwise operation 1, and a
+    Fourier transform of n real numbers 2.5 n log₂ n. `products` holds the cost of each matrix
+    product whose result is still in memory, by its address.
+    """
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.total, self.products = 0, dict[int, int]()
 
     def __torch_dispatch__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+        self,
+        func: Any,
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
     ) -> Any:
         out = func(*args, **(kwargs or {}))
         if product := flop_registry.get(func.overloadpacket):

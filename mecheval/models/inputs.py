@@ -1,4 +1,4 @@
-"""Documents as the tensors that a model reads."""
+"""Documents as tensors."""
 
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ from mecheval.tasks.documents import Documents
 
 @dataclass(frozen=True)
 class Batch:
-    """Documents as a model reads them."""
+    """Documents as a model reads them: tokens, positions of the queries and their answers."""
 
     tokens: Int[Tensor, "batch time"]
     at: Int[Tensor, "batch reads"]

@@ -1,7 +1,9 @@
-"""The backbone: embedding, pre-norm blocks of mixer and MLP, final norm, a head tied to the embedding (paper §4.1).
+"""The language model: embedding, pre-norm blocks, final norm, tied head (paper §4.1).
 
-One forward pass serves training and intervention. A site always sees every position; where nobody looks behind the last
-mixer, only the positions that are read go on from there, and where nobody looks into it, only they come out of it.
+One forward pass serves training and intervention, with one exception. In the last layer, where no
+site is recorded or edited, `mixer.read` computes only the positions that are read; it spans the
+sites inside the mixer, and `check_mixer` proves it equal to `forward`. A site in use sees every
+position.
 """
 
 import math
@@ -14,65 +16,76 @@ from torch import Tensor, nn
 from mecheval.core.errors import InvalidInput
 from mecheval.models.architecture import Architecture
 from mecheval.models.config import ModelConfig, build_architecture
-from mecheval.models.layers import RMSNorm
-from mecheval.models.mlp import MLP
-from mecheval.models.ops.reads import Reads, gathered
+from mecheval.models.layers import MLP, RMSNorm
+from mecheval.models.ops import Reads, gather_reads
 from mecheval.models.ops.tied_embedding import few_logits, tied_embedding
 from mecheval.models.registries import mixers
 from mecheval.models.site import Site, sites
 
+Tokens = Int[Tensor, "batch time"]
 Stream = Float[Tensor, "batch time d_model"]
+Output = Float[Tensor, "batch reads d_model"]
+Logits = Float[Tensor, "batch reads vocab"]
 STANDARD = 0.02
 
 
 class LanguageModel(nn.Module):
-    """Logits of the next token. Its weights depend on (config, vocab_size, seed) alone."""
+    """A model from tokens to logits; (config, vocab_size, seed) determine its weights."""
 
     def __init__(self, config: ModelConfig, vocab_size: int, seed: int = 0) -> None:
         super().__init__()
         architecture = build_architecture(config.architecture)
+        d_model, layers = config.d_model, range(config.layers)
         self.config, self.vocab_size = config, vocab_size
-        with torch.random.fork_rng(devices=[]):  # a stranger's mixer may draw from the global generator
+        with torch.random.fork_rng(devices=[]):  # mixers may draw from the global generator
             torch.manual_seed(seed)
-            self.embedding = nn.Embedding(vocab_size, config.d_model)
-            self.positions = nn.Embedding(config.max_len, config.d_model) if architecture.positions else None
+            self.embedding = nn.Embedding(vocab_size, d_model)
+            positions = nn.Embedding(config.max_len, d_model) if architecture.positions else None
+            self.positions = positions
             self.embed_out = Site("batch time d_model", "the embedded tokens")
-            self.blocks = nn.ModuleList([Block(config, architecture, layer) for layer in range(config.layers)])
-            self.final_in = Site("batch time d_model", "the stream behind the last block")
-            self.norm = nn.LayerNorm(config.d_model)
+            self.blocks = nn.ModuleList([Block(config, architecture, layer) for layer in layers])
+            self.final_in = Site("batch time d_model", "the stream after the last block")
+            self.norm = nn.LayerNorm(d_model)
             init_weights(self, architecture)
 
-    def forward(self, tokens: Int[Tensor, "batch time"], at: Reads | None = None) -> Float[Tensor, "batch reads vocab"]:
-        """Logits where they are read: at every position, or at the positions `at` of each row."""
+    def forward(self, tokens: Tokens, at: Reads | None = None) -> Logits:
+        """Return logits at every position, or at the positions `at` of each row."""
         self._check(tokens)
         x, head = tied_embedding(tokens, self.embedding.weight)
         if self.positions is not None:
             x = x + self.positions.weight[: tokens.shape[1]]
         return self._logits(0, self.embed_out(x), at, head)
 
-    def resume(self, layer: int, x: Stream, at: Reads | None = None) -> Float[Tensor, "batch reads vocab"]:
-        """The forward pass from the input of a block on; from behind the last one, if `layer` is how many there are."""
+    def resume(self, layer: int, x: Stream, at: Reads | None = None) -> Logits:
+        """Continue the forward pass from the input of a block.
+
+        With `layer` equal to the number of blocks, continue after the last one.
+        """
         return self._logits(layer, x, at, self.embedding.weight)
 
-    def _logits(self, layer: int, x: Stream, at: Reads | None, head: Tensor) -> Float[Tensor, "batch reads vocab"]:
+    def _logits(self, layer: int, x: Stream, at: Reads | None, head: Tensor) -> Logits:
         early = None
         for block in self.blocks[layer:]:
             assert isinstance(block, Block)
-            if at is not None and block is self.blocks[-1] and not (self.final_in.used or block.looked_behind):
+            if block is self.blocks[-1] and not (self.final_in.used or block.used_after_mixer):
                 early = at
             x = block(x, early)
         x = self.final_in(x)
         if at is not None and early is None:
-            x = gathered(x, at)
+            x = gather_reads(x, at)
         x = self.norm(x)
-        return few_logits(x, head) if at is not None and torch.is_grad_enabled() else F.linear(x, head)
+        if at is not None and torch.is_grad_enabled():
+            return few_logits(x, head)
+        return F.linear(x, head)
 
     def _check(self, tokens: Tensor) -> None:
-        if tokens.shape[1] > self.config.max_len:
-            raise InvalidInput(f"length={tokens.shape[1]} must be at most max_len={self.config.max_len}")
+        max_len, vocab_size = self.config.max_len, self.vocab_size
+        if tokens.shape[1] > max_len:
+            raise InvalidInput(f"length={tokens.shape[1]} must be at most max_len={max_len}")
         least, most = (int(end) for end in torch.aminmax(tokens)) if tokens.numel() else (0, 0)
-        if not 0 <= least <= most < self.vocab_size:
-            raise InvalidInput(f"tokens {least} … {most} must be from 0 and below vocab_size={self.vocab_size}")
+        if not 0 <= least <= most < vocab_size:
+            limits = f"must be from 0 and below vocab_size={vocab_size}"
+            raise InvalidInput(f"tokens {least} … {most} {limits}")
 
 
 class Block(nn.Module):
@@ -92,31 +105,31 @@ class Block(nn.Module):
             self.norm2 = _norm(architecture, d_model)
             self.mlp_in = Site(stream, "the MLP's input, normalised")
             self.mlp_out = Site(stream, "what the MLP adds to the stream")
-        self.block_out = Site(stream, "the stream behind the block")
+        self.block_out = Site(stream, "the stream after the block")
 
     @property
-    def looked_behind(self) -> bool:
-        """Whether anybody looks behind the mixer."""
-        behind = [self.block_out] + ([] if self.mlp is None else [self.mlp_in, self.mlp_out])
-        return any(site.used for site in behind)
+    def used_after_mixer(self) -> bool:
+        """Tell whether a site after the mixer has edits."""
+        after = [self.block_out] + ([] if self.mlp is None else [self.mlp_in, self.mlp_out])
+        return any(site.used for site in after)
 
     @property
-    def _reads_alone(self) -> bool:
-        """Whether the mixer can give its output at some positions alone, and nobody wants to see the others."""
-        return hasattr(self.mixer, "read") and not any(
-            site.used for site in (self.mixer_out, *sites(self.mixer).values())
-        )
+    def _may_read(self) -> bool:
+        """Tell whether `mixer.read` exists and no site that it would skip has edits."""
+        skipped = (self.mixer_out, *sites(self.mixer).values())
+        return hasattr(self.mixer, "read") and not any(site.used for site in skipped)
 
-    def forward(self, x: Stream, at: Reads | None = None) -> Float[Tensor, "batch reads d_model"]:
+    def forward(self, x: Stream, at: Reads | None = None) -> Output:
+        """Return the stream after the block, at every position or at the positions `at`."""
         x = self.block_in(x)
         normed = self.mixer_in(self.norm1(x))
-        if at is not None and self._reads_alone:
-            return self.behind_mixer(gathered(x, at) + self.mixer.read(normed, at))
-        return self.behind_mixer(x + self.mixer_out(self.mixer(normed)), at)
+        if at is not None and self._may_read:
+            return self.after_mixer(gather_reads(x, at) + self.mixer.read(normed, at))
+        return self.after_mixer(x + self.mixer_out(self.mixer(normed)), at)
 
-    def behind_mixer(self, x: Stream, at: Reads | None = None) -> Float[Tensor, "batch reads d_model"]:
-        """The rest of the block, every position by itself."""
-        x = x if at is None else gathered(x, at)
+    def after_mixer(self, x: Stream, at: Reads | None = None) -> Output:
+        """Compute the rest of the block, which treats every position separately."""
+        x = x if at is None else gather_reads(x, at)
         if self.mlp is not None:
             x = x + self.mlp_out(self.mlp(self.mlp_in(self.norm2(x))))
         return self.block_out(x)
@@ -124,8 +137,11 @@ class Block(nn.Module):
 
 @torch.no_grad()
 def init_weights(model: LanguageModel, architecture: Architecture) -> None:
-    """N(0, 0.02) for linear and embedding weights, zero biases, residual outputs 0.02/√(2·layers); Mamba keeps its own
-    start, its output projection divided by √layers. As the authors' zoology did it, by the names out_proj and fc2."""
+    """Initialise the weights as the authors' zoology does, by the names out_proj and fc2.
+
+    Linear and embedding weights are N(0, 0.02), biases zero, residual outputs 0.02/√(2·layers).
+    Mamba initialises itself; its output projection is divided by √layers.
+    """
     config = model.config
     for name, module in model.named_modules():
         residual = name.endswith(("out_proj", "fc2"))

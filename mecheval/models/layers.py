@@ -1,4 +1,7 @@
-"""Small layers that several mixers share."""
+"""Layers that blocks and several mixers share.
+
+A layer's `read` returns its output at some positions without computing the others.
+"""
 
 from collections.abc import Callable
 
@@ -7,21 +10,24 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from mecheval.models.ops import Reads, gather_reads
 from mecheval.models.ops.filters import position_features
-from mecheval.models.ops.reads import Reads, gathered
+from mecheval.models.ops.mlp import mlp
 from mecheval.models.ops.rms_norm import rms_norm
 from mecheval.models.ops.short_conv import short_conv, short_conv_silu
 
 Stream = Float[Tensor, "batch time channel"]
-Projection = Callable[[Tensor], Tensor]  # of each position by itself
+Channels = Float[Tensor, "... channel"]
+Output = Float[Tensor, "batch reads projected"]
+Projection = Callable[[Tensor], Tensor]  # maps each position separately
 
 
-def _as_it_is(x: Tensor) -> Tensor:
+def _identity(x: Tensor) -> Tensor:
     return x
 
 
 class ShortConv(nn.Conv1d):
-    """A causal depthwise convolution of a stream; parameters and their start are those of `nn.Conv1d`."""
+    """A causal depthwise convolution; `nn.Conv1d` holds and initialises its parameters."""
 
     def __init__(self, channels: int, width: int, bias: bool = True) -> None:
         super().__init__(channels, channels, width, groups=channels, bias=bias)
@@ -29,29 +35,30 @@ class ShortConv(nn.Conv1d):
     def forward(self, x: Stream) -> Stream:
         return short_conv(x, self.weight[:, 0], self.bias)
 
-    def read(self, x: Stream, at: Reads, projected: Projection = _as_it_is) -> Float[Tensor, "batch reads projected"]:
-        """The output at some positions, of a stream that is `projected` nowhere else."""
+    def read(self, x: Stream, at: Reads, project: Projection = _identity) -> Output:
+        """Convolve project(x) at some positions; only what they need is projected."""
         places = at[..., None] + torch.arange(1 - self.kernel_size[0], 1, device=at.device)
-        taken = projected(gathered(x, places.clamp(min=0).flatten(start_dim=1))).view(*places.shape, -1)
-        y = torch.einsum("brwc,cw->brc", taken * (places >= 0)[..., None], self.weight[:, 0])
+        inputs = project(gather_reads(x, places.clamp(min=0).flatten(start_dim=1)))
+        inputs = inputs.view(*places.shape, -1) * (places >= 0)[..., None]
+        y = torch.einsum("brwc,cw->brc", inputs, self.weight[:, 0])
         return y if self.bias is None else y + self.bias
 
 
 class ShortConvSilu(ShortConv):
-    """… and silu of it."""
+    """A short convolution followed by silu."""
 
     def forward(self, x: Stream) -> Stream:
         return short_conv_silu(x, self.weight[:, 0], self.bias)
 
-    def read(self, x: Stream, at: Reads, projected: Projection = _as_it_is) -> Float[Tensor, "batch reads projected"]:
-        return F.silu(super().read(x, at, projected))
+    def read(self, x: Stream, at: Reads, project: Projection = _identity) -> Output:
+        return F.silu(super().read(x, at, project))
 
 
 class Silu(nn.SiLU):
-    """… without a convolution."""
+    """The silu alone, in place of `ShortConvSilu`."""
 
-    def read(self, x: Stream, at: Reads, projected: Projection = _as_it_is) -> Float[Tensor, "batch reads projected"]:
-        return F.silu(projected(gathered(x, at)))
+    def read(self, x: Stream, at: Reads, project: Projection = _identity) -> Output:
+        return F.silu(project(gather_reads(x, at)))
 
 
 class ImplicitFilter(nn.Module):
@@ -67,16 +74,30 @@ class ImplicitFilter(nn.Module):
         return self.mlp(self.features[:time])
 
 
-def split_heads(x: Stream, heads: int) -> Float[Tensor, "batch time head d_head"]:
-    return x.view(*x.shape[:-1], heads, -1)
+class MLP(nn.Module):
+    """The state mixer of a block: W₂ gelu(W₁ x)."""
+
+    def __init__(self, d_model: int, expand: int = 4) -> None:
+        super().__init__()
+        self.fc1 = nn.Linear(d_model, expand * d_model)
+        self.fc2 = nn.Linear(expand * d_model, d_model)
+
+    def forward(self, x: Stream) -> Stream:
+        return mlp(x, self.fc1.weight, self.fc1.bias, self.fc2.weight, self.fc2.bias)
 
 
 class RMSNorm(nn.RMSNorm):
-    def forward(self, x: Float[Tensor, "... channel"]) -> Float[Tensor, "... channel"]:
+    """torch's RMSNorm, computed by our kernel."""
+
+    def forward(self, x: Channels) -> Channels:
         return rms_norm(x, self.weight, self.eps or 0.0)
 
 
-def l2_normalised(x: Float[Tensor, "... channel"], scale: float = 1.0) -> Float[Tensor, "... channel"]:
-    """x / |x|, times `scale`."""
+def l2_normalise(x: Channels, scale: float = 1.0) -> Channels:
+    """Return x / |x|, times `scale`."""
     channels = x.shape[-1]
     return rms_norm(x, x.new_full((channels,), scale * channels**-0.5), 1e-6 / channels)
+
+
+def split_heads(x: Stream, heads: int) -> Float[Tensor, "batch time head d_head"]:
+    return x.view(*x.shape[:-1], heads, -1)

@@ -1,7 +1,7 @@
-"""Named places in the forward pass: where a tensor can be read or changed.
+"""Sites: named places in the forward pass where a tensor can be recorded or edited.
 
-A `Site` is an identity module that carries its own edits. It is no forward hook: it stands wherever an equation has a
-tensor, also between `silu` and `conv`, and nothing outlives its `with`.
+A `Site` is an identity module that holds its own edits, not a torch forward hook: it can stand
+anywhere in an equation, also between `conv` and `silu`, and no edit outlives its `with` block.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,10 +16,11 @@ Edit = Callable[[Tensor, "Site"], Tensor]
 
 
 class Site(nn.Module):
-    """The identity, until somebody edits it. `axes` names the tensor's dimensions; one of them is `time`.
+    """An identity module that applies the edits it holds.
 
-    Where `materialised`, the tensor is computed only while somebody looks, and the rest of the mixer then goes another
-    way with other roundings.
+    `axes` names the dimensions of the tensor; one of them is `time`. `about` describes it. A
+    `materialised` tensor is computed only while the site has edits; the mixer then takes another
+    path, which rounds differently.
     """
 
     def __init__(self, axes: str, about: str, materialised: bool = False) -> None:
@@ -29,12 +30,12 @@ class Site(nn.Module):
 
     @property
     def used(self) -> bool:
-        """Whether anybody looks: what is costly to materialise is materialised only then."""
+        """Tell whether the site has edits; a recording counts as one."""
         return bool(self.edits)
 
     @property
     def time(self) -> int:
-        """Which dimension is time."""
+        """Return the index of the time dimension."""
         return self.axes.index("time")
 
     def forward(self, x: Tensor) -> Tensor:
@@ -47,39 +48,39 @@ class Site(nn.Module):
 
 
 def sites(model: nn.Module) -> dict[str, Site]:
-    """Every site by its name, in the order of the forward pass."""
+    """Return every site by its name, in the order of the forward pass."""
     return {name: module for name, module in model.named_modules() if isinstance(module, Site)}
 
 
 @contextmanager
 def record(model: nn.Module, names: Sequence[str]) -> Iterator[dict[str, Tensor]]:
-    """What passes the sites while the block runs; the last call wins."""
-    seen: dict[str, Tensor] = {}
+    """Record what passes the named sites inside the `with` block; the last pass wins."""
+    recorded: dict[str, Tensor] = {}
 
     def keep(name: str) -> Edit:
         def edit(x: Tensor, site: Site) -> Tensor:
-            seen[name] = x
+            recorded[name] = x
             return x
 
         return edit
 
     with patch(model, {name: keep(name) for name in names}):
-        yield seen
+        yield recorded
 
 
 @contextmanager
 def patch(model: nn.Module, edits: Mapping[str, Edit]) -> Iterator[None]:
-    """The model with edits at its sites, until the block is left, however it is left. Patches nest, inner ones last."""
+    """Edit the model's sites inside the `with` block; patches nest and inner ones act last."""
     known = sites(model)
-    wrong = [name for name in edits if name not in known]
-    if wrong:
-        raise InvalidInput(f"no site {name!r}{did_you_mean(name, known)}" for name in wrong)
-    added: list[Site] = []
+    unknown = [name for name in edits if name not in known]
+    if unknown:
+        raise InvalidInput(f"no site {name!r}{did_you_mean(name, known)}" for name in unknown)
+    edited: list[Site] = []
     try:
         for name, edit in edits.items():
             known[name].edits.append(edit)
-            added.append(known[name])
+            edited.append(known[name])
         yield
     finally:
-        for site in added:
-            site.edits.pop()  # patches are left in the order opposite to their coming: the last edit is this one's
+        for site in edited:
+            site.edits.pop()  # inner patches have left already: the last edit is this patch's

@@ -14,7 +14,7 @@ from mecheval.metrics.statistics import middle, resampled
 from mecheval.models import edits
 from mecheval.models.config import ModelConfig
 from mecheval.models.language_model import LanguageModel
-from mecheval.models.layers import l2_normalised
+from mecheval.models.layers import l2_normalise
 from mecheval.models.mixers.attention import Attention
 from mecheval.models.mixers.delta_net import DeltaNet
 from mecheval.models.mixers.linear_attention import LinearAttention
@@ -54,7 +54,7 @@ def mixed(mixer, x, site):
 @every_mixer
 def test_weights_times_values_are_what_the_mixer_reads_and_none_sees_the_future(kind):
     for case in CASES[kind]:
-        mixer, x = case.drawn(kind)
+        mixer, x = case.draw(kind)
         weights, values, read = mixed(mixer.double(), x.double(), OUT[kind])
         found = torch.einsum("bhts,bshd->bthd", weights, values)
         assert relative_error(found.reshape(read.shape), read) <= 1e-12, case
@@ -64,7 +64,7 @@ def test_weights_times_values_are_what_the_mixer_reads_and_none_sees_the_future(
 @pytest.mark.parametrize("kind", [Attention, LinearAttention], ids=lambda kind: kind.__name__)
 def test_weights_of_attention_are_its_scores_positive_and_sum_to_1(kind):
     for case in CASES[kind]:
-        mixer, x = case.drawn(kind)
+        mixer, x = case.draw(kind)
         weights, _, scores = mixed(mixer.double(), x.double(), "scores")
         assert torch.equal(weights, scores), case
         assert (weights >= 0).all(), case
@@ -75,10 +75,10 @@ def test_weights_of_attention_are_its_scores_positive_and_sum_to_1(kind):
 def test_weights_of_the_delta_rule_are_its_recurrence_unrolled():
     """o_t = Σ_s q_tᵀ (I − β_t k_t k_tᵀ) … (I − β_{s+1} k_{s+1} k_{s+1}ᵀ) k_s β_s v_s"""
     for case in [case for case in CASES[DeltaNet] if case.time in (1, 3, 17)]:
-        mixer, x = case.drawn(DeltaNet)
+        mixer, x = case.draw(DeltaNet)
         with record(mixer.double(), ["q_conv_out", "k_conv_out", "beta"]) as seen:
             weights, _ = mixer.mixing(x.double())
-        q, k = (l2_normalised(seen[f"{name}_conv_out"].unflatten(-1, (mixer.heads, -1))).detach() for name in "qk")
+        q, k = (l2_normalise(seen[f"{name}_conv_out"].unflatten(-1, (mixer.heads, -1))).detach() for name in "qk")
         beta, exact = seen["beta"].detach().numpy(), np.zeros(weights.shape)
         for b, h, t, s in np.ndindex(*weights.shape):
             read = q[b, t, h].numpy() / np.sqrt(q.shape[-1])
@@ -92,7 +92,7 @@ def test_weights_of_mamba_are_its_recurrence_unrolled():
     """y_t = Σ_s Σ_n C_tn exp(A_n Σ_{s<r≤t} dt_r) dt_s B_sn x_s + D x_t"""
     steps = []
     for case in [case for case in CASES[Mamba] if case.time in (1, 3, 17)]:
-        mixer, x = case.drawn(Mamba)
+        mixer, x = case.draw(Mamba)
         with record(mixer.double(), ["conv_out", "dt"]) as seen:
             weights, values = mixer.mixing(x.double())
         assert torch.equal(values[..., 0], seen["conv_out"])
@@ -114,7 +114,7 @@ def test_weights_of_mamba_are_its_recurrence_unrolled():
     [(Attention, "query"), (Attention, "scores"), (LinearAttention, "key"), (DeltaNet, "beta"), (Mamba, "dt")],
 )
 def test_an_edit_inside_the_mixer_is_in_the_weights(kind, site):
-    mixer, x = Case(2, 9, 4, {}).drawn(kind)
+    mixer, x = Case(2, 9, 4, {}).draw(kind)
     before, _ = mixer.double().mixing(x.double())
     with patch(mixer, {site: edits.zero(torch.tensor([4, 6]))}):
         weights, values, read = mixed(mixer, x.double(), OUT[kind])

@@ -1,4 +1,4 @@
-"""`check_mixer` passes every built-in and refuses each mixer that was written to fail, with the reason."""
+"""`check_mixer` passes every built-in mixer and rejects each faulty one with the reason."""
 
 import pytest
 import torch
@@ -20,12 +20,12 @@ VARIANTS += [
 
 
 @pytest.mark.parametrize(("name", "options"), VARIANTS)
-def test_built_ins_keep_every_promise(name, options):
+def test_every_built_in_mixer_passes(name, options):
     check_mixer(mixers.get(name), max_len=33, **options)
 
 
 class Mean(nn.Module):
-    """A mixer as a stranger would write it: the mean of what came before."""
+    """A third-party mixer: the mean of the past."""
 
     def __init__(self, d_model, max_len):
         super().__init__()
@@ -132,7 +132,7 @@ class CannotBeBuilt(Mean):
         raise RuntimeError("out of luck")
 
 
-def test_a_strangers_honest_mixer_passes():
+def test_a_correct_third_party_mixer_passes():
     check_mixer(Mean)
 
 
@@ -143,9 +143,9 @@ def test_a_strangers_honest_mixer_passes():
         (SeesOneAhead, "has a gradient to later tokens"),
         (CircularFFT, "must not see the future"),
         (NormalisesOverTime, "must not see the future"),
-        (MixesRows, "must treat the rows of a batch apart"),
-        (KeepsState, "must give the same output for the same input"),
-        (DrawsAtRandom, "must give the same output for the same input"),
+        (MixesRows, "must treat the rows of a batch independently"),
+        (KeepsState, "must return the same output for the same input"),
+        (DrawsAtRandom, "must return the same output for the same input"),
         (NaNAtTheStart, "must return finite numbers"),
         (NaNGradient, "parameter proj.bias must have a finite gradient"),
         (DeadSite, "site unused is dead: the forward pass does not go through it"),
@@ -159,13 +159,13 @@ def test_a_strangers_honest_mixer_passes():
         (CannotBeBuilt, "cannot be built: RuntimeError: out of luck"),
     ],
 )
-def test_each_fault_is_refused_with_its_reason(faulty, reason):
+def test_each_fault_is_rejected_with_its_reason(faulty, reason):
     with pytest.raises(CheckFailed) as error:
         check_mixer(faulty)
     assert any(reason in failure for failure in error.value.failures), error.value.failures
 
 
-def test_the_worlds_randomness_is_left_alone():
+def test_the_global_generator_is_not_advanced():
     state = torch.random.get_rng_state()
     check_mixer(Mean)
     assert torch.equal(torch.random.get_rng_state(), state)

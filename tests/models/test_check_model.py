@@ -1,4 +1,4 @@
-"""`check_model` passes ours and an honest stranger's; each that was written to fail is refused with the reason."""
+"""`check_model` passes our models and correct third-party ones, and rejects each faulty one."""
 
 import copy
 
@@ -11,18 +11,21 @@ from mecheval.core.errors import CheckFailed
 from mecheval.models.build import build_model
 from mecheval.models.check_model import check_model, check_whole
 from mecheval.models.config import ModelConfig
-from mecheval.models.external import Foreign
+from mecheval.models.external import ExternalModel
 from mecheval.models.registries import models
 from mecheval.models.site import Site
 
 VOCAB, TIME = 11, 17
 
 
-@pytest.mark.parametrize("architecture", ["attention", "based", "base_conv", "delta_net", "h3:d_state=8", "mamba"])
-def test_ours_keep_every_promise(architecture):
+ARCHITECTURES = ["attention", "based", "base_conv", "delta_net", "h3:d_state=8", "mamba"]
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_every_built_in_architecture_passes(architecture):
     config = ModelConfig(architecture=architecture, d_model=8, max_len=TIME)
     check_model(build_model(config, VOCAB), VOCAB, TIME)
-    check_whole(config)  # it is no stranger's: nothing is built
+    check_whole(config)  # not a third-party model: nothing is built
 
 
 class Mean(nn.Module):
@@ -31,7 +34,8 @@ class Mean(nn.Module):
     def __init__(self, vocab_size=VOCAB, d_model=8, layers=1, max_len=TIME):
         super().__init__()
         torch.manual_seed(0)
-        self.embedding, self.head = nn.Embedding(vocab_size, d_model), nn.Linear(d_model, vocab_size)
+        self.embedding = nn.Embedding(vocab_size, d_model)
+        self.head = nn.Linear(d_model, vocab_size)
         self.mean = Site("batch time d_model", "the mean")
 
     def mixed(self, x):
@@ -48,15 +52,16 @@ class ReadsSome(Mean):
 
 
 class Float32(Mean):
-    """It makes a tensor of its own type and would not take another."""
+    """A model that computes in float32 only."""
 
     def mixed(self, x):
-        return x + torch.einsum("ts,bsd->btd", torch.ones(2 * x.shape[1:2]).tril(), self.mean(x))
+        past = torch.ones(2 * x.shape[1:2]).tril()
+        return x + torch.einsum("ts,bsd->btd", past, self.mean(x))
 
 
-@pytest.mark.parametrize("honest", [Mean, ReadsSome, Float32])
-def test_an_honest_strangers_model_passes_and_is_left_alone(honest):
-    model, state = Foreign(honest()), torch.random.get_rng_state()
+@pytest.mark.parametrize("correct", [Mean, ReadsSome, Float32])
+def test_a_correct_third_party_model_passes_and_is_not_changed(correct):
+    model, state = ExternalModel(correct()), torch.random.get_rng_state()
     before = copy.deepcopy(model.state_dict())
     check_model(model, VOCAB, TIME)
     assert torch.equal(torch.random.get_rng_state(), state)
@@ -96,7 +101,8 @@ class KeepsState(Mean):
 
 class Overflows(Mean):
     def mixed(self, x):
-        return super().mixed(x) * torch.where(torch.arange(x.shape[1]) > 8, torch.inf, 1.0)[:, None]
+        late = torch.arange(x.shape[1]) > 8
+        return super().mixed(x) * torch.where(late, torch.inf, 1.0)[:, None]
 
 
 class UnusedParameter(Mean):
@@ -136,25 +142,25 @@ class ReadsElsewhere(ReadsSome):
         (SeesOneAhead, "must not see the future: changing token 1 and later"),
         (SeesAheadInFloat32, "must not see the future"),
         (DependsOnLength, "must not depend on the length"),
-        (MixesRows, "must treat the rows of a batch apart"),
-        (KeepsState, "must give the same logits for the same tokens"),
+        (MixesRows, "must treat the rows of a batch independently"),
+        (KeepsState, "must return the same logits for the same tokens"),
         (Overflows, "must return finite numbers; at length 17"),
         (UnusedParameter, "parameter module.extra has no gradient"),
         (NaNGradient, "parameter module.embedding.weight must have a finite gradient"),
         (IgnoredSite, "site mean is dead: editing it changes nothing"),
-        (ShortTable, "gives logits: RuntimeError"),
+        (ShortTable, "keeps its shape: RuntimeError"),
         (TooManyLogits, "must return logits (batch, time, 11); at length 1 it returns (3, 1, 12)"),
-        (ReadsElsewhere, "must return for (tokens, at) what it returns for (tokens)"),
+        (ReadsElsewhere, "forward(tokens, at) must return what forward returns"),
     ],
 )
-def test_each_fault_is_refused_with_its_reason(faulty, reason):
+def test_each_fault_is_rejected_with_its_reason(faulty, reason):
     with pytest.raises(CheckFailed) as error:
-        check_model(Foreign(faulty()), VOCAB, TIME)
+        check_model(ExternalModel(faulty()), VOCAB, TIME)
     assert any(reason in failure for failure in error.value.failures), error.value.failures
     assert str(error.value).startswith(faulty.__name__)
 
 
-def test_a_model_is_examined_at_the_longest_documents_too(monkeypatch):
+def test_a_model_is_checked_at_the_longest_documents_too(monkeypatch):
     class Table(Mean):
         def __init__(self, vocab_size, d_model, layers, max_len):
             super().__init__(vocab_size, d_model)

@@ -1,4 +1,4 @@
-"""What a model costs, against counts by hand."""
+"""Costs of a model agree with counts by hand."""
 
 from mecheval.models.config import ModelConfig
 from mecheval.models.cost import describe_model
@@ -12,13 +12,13 @@ def operations(architecture, time=TIME):
     return describe_model(model, lengths=(time,)).flops_per_token[time]
 
 
-def test_attention_multiplies_what_its_equation_multiplies():
+def test_attention_counts_the_products_of_its_equation():
     projections, looking, mlp = 4 * D * D, 2 * TIME * D, 8 * D * D
     pointwise = operations("attention") - 2 * (projections + looking + mlp)
     assert 0 < pointwise < 20 * D + 4 * TIME  # residuals, biases, gelu; scale and mask of the scores
 
 
-def test_the_scan_counts_although_it_is_compiled():
+def test_the_compiled_scan_is_counted():
     states = {n: operations(f"mamba:d_state={n}") for n in (8, 16)}
     inner = 2 * D
     # dt A, exp, dt B x, decay times state, sum; the readout; their projections

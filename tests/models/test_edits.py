@@ -24,7 +24,7 @@ def at(x, site, row):
 
 
 def elsewhere(x, site):
-    """A copy with the edited positions blanked."""
+    """Return a copy with the edited positions set to zero."""
     x = x.clone()
     for row in range(3):
         if site.time == 1:
@@ -70,13 +70,13 @@ def test_zero_mean_and_add_at_one_position(site, x):
         assert torch.equal(elsewhere(new, site), elsewhere(x, site))
 
 
-def test_the_input_is_never_changed_in_place(site, x):
+def test_the_input_is_not_changed_in_place(site, x):
     before = x.clone()
     for edit in (edits.put(x + 1, AT), edits.zero(AT), edits.mean(), edits.add(torch.ones(()), AT)):
         edit(x, site)
     assert torch.equal(x, before)
 
 
-def test_a_value_of_another_shape_is_refused(site, x):
+def test_a_value_of_another_shape_is_rejected(site, x):
     with pytest.raises(InvalidInput, match="shape"):
         edits.put(torch.zeros(3, 7))(x, site)

@@ -1,4 +1,4 @@
-"""A stranger's whole model is trained, intervened on and judged as ours are."""
+"""A third-party model is trained, intervened on and given a verdict as ours are."""
 
 import copy
 import logging
@@ -19,7 +19,7 @@ from mecheval.interventions.verdict import judged, verdict
 from mecheval.models.build import build_model
 from mecheval.models.config import ModelConfig
 from mecheval.models.cost import describe_model
-from mecheval.models.external import Foreign
+from mecheval.models.external import ExternalModel
 from mecheval.models.registries import models
 from mecheval.models.site import Site, patch, record, sites
 from mecheval.runs.experiment import Settings
@@ -32,7 +32,7 @@ D, VOCAB = 8, TASK.vocab_size
 
 
 class Small(nn.Module):
-    """Two layers, a head tied to the embedding, and nothing that is ours."""
+    """A third-party model: two layers and a head tied to the embedding."""
 
     sites = {  # noqa: RUF012
         "blocks.0.block_in": "output of embedding",
@@ -41,7 +41,15 @@ class Small(nn.Module):
         "blocks.1.mixer_out": "output of attention",
     }
 
-    def __init__(self, vocab_size: int, d_model: int, layers: int, max_len: int, *, heads: int = 1) -> None:
+    def __init__(
+        self,
+        vocab_size: int,
+        d_model: int,
+        layers: int,
+        max_len: int,
+        *,
+        heads: int = 1,
+    ) -> None:
         super().__init__()
         self.embedding = nn.Embedding(vocab_size, d_model)
         self.gru = nn.GRU(d_model, d_model, batch_first=True)
@@ -55,12 +63,14 @@ class Small(nn.Module):
         x = self.stream(x + self.gru(x)[0])
         y = self.norm(x)
         future = torch.ones(2 * tokens.shape[1:], dtype=torch.bool).triu(1)
-        return self.head(x + self.attention(query=y, key=y, value=y, attn_mask=future, need_weights=False)[0])
+        qkv = {"query": y, "key": y, "value": y}
+        mixed, _ = self.attention(**qkv, attn_mask=future, need_weights=False)
+        return self.head(x + mixed)
 
 
 @pytest.fixture
-def named(monkeypatch):
-    """`small` is the name of a model, until the test ends."""
+def registered(monkeypatch):
+    """Register `small` as a model for one test."""
     models.names()
     monkeypatch.setattr(models, "_targets", {**models._targets, "small": Small})
 
@@ -72,7 +82,7 @@ def module():
 
 
 class Plain(nn.Module):
-    """Our backbone, of which a stranger knows its submodules alone."""
+    """Our backbone as a third-party module, known only by its submodules."""
 
     def __init__(self, inner):
         super().__init__()
@@ -82,63 +92,69 @@ class Plain(nn.Module):
         return self.inner(tokens)
 
 
-def mapped(model):
-    """Our stream's sites, by our submodules."""
-    places = {"block_in": "input of {}", "mixer_in": "input of {}.mixer", "mixer_out": "output of {}.mixer"}
-    places |= {"mlp_in": "input of {}.mlp", "mlp_out": "output of {}.mlp", "block_out": "output of {}"}
-    names = (name.rpartition(".") for name in stream_sites(model))
-    found = {f"{block}.{point}": places[point].format(f"inner.{block}") for block, _, point in names}
-    return Foreign(Plain(model), {**found, "final_in": "input of inner.norm"})
+def as_external(model):
+    """Wrap a model of ours, with the sites of its stream mapped by submodules."""
+    places = {"block_in": "input of {}", "block_out": "output of {}"}
+    places |= {"mixer_in": "input of {}.mixer", "mixer_out": "output of {}.mixer"}
+    places |= {"mlp_in": "input of {}.mlp", "mlp_out": "output of {}.mlp"}
+    mapping = {"final_in": "input of inner.norm"}
+    for name in stream_sites(model):
+        block, _, point = name.rpartition(".")
+        mapping[name] = places[point].format(f"inner.{block}")
+    return ExternalModel(Plain(model), mapping)
 
 
 @pytest.mark.parametrize("architecture", ["attention", "based", "mamba"])
 @pytest.mark.parametrize("condition", ["restored", "ablated", "control"])
-def test_ours_as_a_strangers_gives_the_same_grid(architecture, condition):
+def test_our_model_wrapped_as_external_gives_the_same_grid(architecture, condition):
     ours = hand_set.random(architecture, TASK, dtype=torch.float64)
-    asked = {"sites": [*stream_sites(ours), "final_in"], "conditions": [condition], "documents": 12}
-    native, foreign = (interchange(model, TASK, **asked) for model in (ours, mapped(ours)))
-    assert native.cells.keys() == foreign.cells.keys()
-    pairs = [(native.clean, foreign.clean), (native.corrupt, foreign.corrupt)]
-    pairs += [(native.cells[cell], foreign.cells[cell]) for cell in native.cells]
+    options = {"sites": [*stream_sites(ours), "final_in"], "conditions": [condition]}
+    native, external = (interchange(model, TASK, **options, documents=12) for model in (ours, as_external(ours)))
+    assert native.cells.keys() == external.cells.keys()
+    pairs = [(native.clean, external.clean), (native.corrupt, external.corrupt)]
+    pairs += [(native.cells[cell], external.cells[cell]) for cell in native.cells]
     for one, other in pairs:
         for metric in one:
             assert other[metric] == pytest.approx(one[metric], abs=1e-9, nan_ok=True), metric
-    moved = [
-        cell for cell, values in native.cells.items() if abs(values["logit"] - native.corrupt["logit"]).max() > 0.1
-    ]
-    assert len({site for _, site, _ in moved}) > 5, "otherwise nothing was compared"
+    moved = set()
+    for (_, site, _), values in native.cells.items():
+        if abs(values["logit"] - native.corrupt["logit"]).max() > 0.1:
+            moved.add(site)
+    assert len(moved) > 5, "otherwise nothing was compared"
 
 
-def test_the_verdict_on_ours_as_a_strangers_is_the_same():
+def test_the_verdict_on_our_model_wrapped_as_external_is_the_same():
     ours = hand_set.induction()
     task = hand_set.TASK
     native = verdict(interchange(ours, task, documents=32), 2)
-    model = mapped(ours)
-    found, said = judgement(model, task, "short", 32, seed=0, step=7)
-    assert {row.site for row in found} == {None, "blocks.1.block_in", "blocks.1.mixer_out"}
-    assert (said.mechanism, said.layer, said.role, said.confidence) == ("induction", 1, "value", 1.0)
-    assert said.mechanism == native.mechanism
-    assert said.evidence["blocks.1.block_in at value"] == pytest.approx(
-        native.evidence["blocks.1.block_in at value"], abs=0.05
-    )
+    model = as_external(ours)
+    rows, answer = judgement(model, task, "short", 32, seed=0, step=7)
+    assert {row.site for row in rows} == {None, "blocks.1.block_in", "blocks.1.mixer_out"}
+    assert (answer.mechanism, answer.layer, answer.role) == ("induction", 1, "value")
+    assert answer.confidence == 1.0
+    assert answer.mechanism == native.mechanism
+    site = "blocks.1.block_in at value"
+    assert answer.evidence[site] == pytest.approx(native.evidence[site], abs=0.05)
     assert lacking(model) is None
 
 
-def test_sites_that_a_module_has_are_known_by_their_own_names():
+def test_sites_inside_a_module_keep_their_names():
     ours = hand_set.random("mamba", TASK)
-    model = Foreign(ours)
+    model = ExternalModel(ours)
     assert list(sites(model)) == list(sites(ours))
     assert model.takes_at
     names = ["blocks.0.mixer.conv_out", "blocks.1.block_in"]
-    native, foreign = (interchange(one, TASK, names, documents=8) for one in (ours, model))
+    native, external = (interchange(one, TASK, names, documents=8) for one in (ours, model))
     for cell in native.cells:
-        assert foreign.cells[cell]["likelihood"] == pytest.approx(native.cells[cell]["likelihood"], abs=1e-5)
+        likelihood = native.cells[cell]["likelihood"]
+        assert external.cells[cell]["likelihood"] == pytest.approx(likelihood, abs=1e-5)
 
 
 @pytest.mark.parametrize("site", Small.sites)
 def test_restoring_a_site_of_the_stream_everywhere_restores_the_output(site, module):
-    model = Foreign(module)
-    clean, corrupt = (torch.randint(VOCAB, (5, 9), generator=torch.Generator().manual_seed(i)) for i in (0, 1))
+    model = ExternalModel(module)
+    rngs = (torch.Generator().manual_seed(seed) for seed in (0, 1))
+    clean, corrupt = (torch.randint(VOCAB, (5, 9), generator=rng) for rng in rngs)
     with record(model, [site]) as seen:
         logits = model(clean)
     with patch(model, {site: lambda x, _: seen[site]}):
@@ -147,9 +163,9 @@ def test_restoring_a_site_of_the_stream_everywhere_restores_the_output(site, mod
     assert not torch.equal(restored, model(corrupt)), "every site is passed by what matters"
 
 
-def test_the_strangers_own_module_is_left_as_it_was(module):
+def test_the_original_module_is_not_changed(module):
     before, kinds = copy.deepcopy(module.state_dict()), [type(part) for part in module.modules()]
-    model = Foreign(module)
+    model = ExternalModel(module)
     tokens = torch.arange(9)[None]
     assert torch.equal(model(tokens), module(tokens))
     with patch(model, {"blocks.0.mixer_out": lambda x, _: 0 * x}):
@@ -161,8 +177,8 @@ def test_the_strangers_own_module_is_left_as_it_was(module):
     assert isinstance(model.module.gru, nn.GRU)
 
 
-def test_a_copy_of_a_model_has_sites_of_its_own(module):
-    model = Foreign(module)
+def test_a_copy_of_a_model_has_separate_sites(module):
+    model = ExternalModel(module)
     twin = copy.deepcopy(model)
     tokens = torch.arange(9)[None]
     with patch(twin, {"blocks.0.mixer_out": lambda x, _: 0 * x}):
@@ -171,7 +187,7 @@ def test_a_copy_of_a_model_has_sites_of_its_own(module):
 
 
 class Convolved(nn.Module):
-    """Channels before time, attention with its weights, and a submodule that runs all its submodules in a row."""
+    """Channels before time, attention that returns weights, and an `nn.Sequential`."""
 
     def __init__(self):
         super().__init__()
@@ -189,19 +205,25 @@ class Convolved(nn.Module):
 
 
 def test_a_site_has_the_axes_that_pass_it():
-    places = {"in": "input of conv", "out": "output of conv", "looks": "output of weights", "rows": "input of row"}
-    found = sites(model := Foreign(Convolved(), places))
-    axes = {name: " ".join(site.axes) for name, site in found.items()}
-    assert axes == {"in": "batch 8 time", "out": "batch 8 time", "looks": "batch time source", "rows": "batch time 8"}
-    assert {found[name].about for name in found} == set(places.values())
+    places = {"in": "input of conv", "out": "output of conv"}
+    places |= {"looks": "output of weights", "rows": "input of row"}
+    named = sites(model := ExternalModel(Convolved(), places))
+    axes = {name: " ".join(site.axes) for name, site in named.items()}
+    assert axes == {
+        "in": "batch 8 time",
+        "out": "batch 8 time",
+        "looks": "batch time source",
+        "rows": "batch time 8",
+    }
+    assert {named[name].about for name in named} == set(places.values())
     grid = interchange(model, TASK, documents=8)
-    for role in ("key", "value"):  # the convolution is one token wide: its input and its output hold the same
+    for role in ("key", "value"):  # the convolution is one token wide: in and out hold the same
         one, other = (grid.cells["restored", name, role]["logit"] for name in ("in", "out"))
         assert one == pytest.approx(other, abs=1e-5)
 
 
-def test_how_much_is_stacked_changes_nothing(module):
-    model = Foreign(module)
+def test_the_memory_limit_changes_no_result(module):
+    model = ExternalModel(module)
     large, little = (interchange(model, TASK, documents=9, memory=memory) for memory in (2**28, 1))
     for cell in large.cells:
         assert little.cells[cell]["logit"] == pytest.approx(large.cells[cell]["logit"], abs=1e-5)
@@ -212,7 +234,8 @@ class Changed(nn.Module):
 
     def __init__(self, how):
         super().__init__()
-        self.embedding, self.part, self.head = nn.Embedding(VOCAB, D), nn.Linear(D, D), nn.Linear(D, VOCAB)
+        self.embedding, self.head = nn.Embedding(VOCAB, D), nn.Linear(D, VOCAB)
+        self.part = nn.Linear(D, D)
         self.how = how
 
     def forward(self, tokens):
@@ -235,17 +258,17 @@ REFUSED = [
     (lambda m, x: x + m.part(x.sum(dim=1))[:, None], HEAD, "'part' must be a tensor (batch, …) with a time axis"),
     (lambda m, x: m.part(x.transpose(0, 1)).transpose(0, 1), HEAD, "for tokens (3, 2) it has the shape (2, 3, 8)"),
     (lambda m, x: x.sum(dim=1), {}, "Changed must return logits (batch, time, vocab); for tokens (3, 2) it returns"),
-    (lambda m, x: x + torch.randn_like(x), {}, "must give the same logits for the same tokens"),
+    (lambda m, x: x + torch.randn_like(x), {}, "must return the same logits for the same tokens"),
     (lambda m, x: x @ x, {}, "must take tokens (batch, time); with (3, 2) it raised RuntimeError"),
 ]
 
 
 @pytest.mark.parametrize(("how", "places", "reason"), REFUSED)
-def test_what_would_make_false_numbers_is_refused_in_a_line(how, places, reason):
+def test_each_faulty_module_or_mapping_is_rejected_in_one_line(how, places, reason):
     module = Changed(how)
     module.sites = places
     with pytest.raises(InvalidInput) as error:
-        Foreign(module)
+        ExternalModel(module)
     assert any(reason in problem for problem in error.value.problems), error.value.problems
 
 
@@ -254,111 +277,114 @@ class NoTensor(nn.Module):
         return {"x": x}
 
 
-def test_an_output_that_is_no_tensor_is_refused():
+def test_an_output_that_is_not_a_tensor_is_rejected():
     module = Changed(lambda m, x: m.part(x)["x"])
     module.part = NoTensor()
     with pytest.raises(InvalidInput, match="the output of part must be a tensor, or begin with one; it is dict"):
-        Foreign(module, HEAD)
+        ExternalModel(module, HEAD)
 
 
-def test_a_site_of_the_modules_own_must_have_the_axes_it_says():
+def test_a_site_inside_the_module_must_have_the_axes_it_declares():
     module = Changed(lambda m, x: m.part(x))
     module.part = Site("batch head time d_head", "")
     with pytest.raises(InvalidInput, match="'part' must be a tensor"):
-        Foreign(module)
+        ExternalModel(module)
     module.part = Site("batch time d_model", "")
-    assert list(sites(Foreign(module))) == ["part"]
+    assert list(sites(ExternalModel(module))) == ["part"]
     with pytest.raises(InvalidInput, match="'input of head' must be new"):
-        Foreign(module, {"part": "input of head"})
+        ExternalModel(module, {"part": "input of head"})
 
 
-def test_a_blocks_input_that_a_residual_goes_past_is_refused(module):
-    with pytest.raises(InvalidInput, match=r"site 'blocks\.1\.block_in' must hold all that goes on there"):
-        Foreign(module, {"blocks.1.block_in": "input of norm"})
-    assert list(sites(Foreign(module, {"normed": "input of norm"}))) == ["normed"]
+def test_a_block_in_that_a_residual_bypasses_is_rejected(module):
+    with pytest.raises(InvalidInput, match=r"site 'blocks\.1\.block_in' is bypassed"):
+        ExternalModel(module, {"blocks.1.block_in": "input of norm"})
+    assert list(sites(ExternalModel(module, {"normed": "input of norm"}))) == ["normed"]
 
 
-def test_a_patch_that_is_not_hit_is_an_error_and_no_number():
-    model = Foreign(Changed(lambda m, x: m.part(x) if len(x) < 5 else x), HEAD)
+def test_a_patch_that_is_not_hit_is_an_error():
+    model = ExternalModel(Changed(lambda m, x: m.part(x) if len(x) < 5 else x), HEAD)
     with pytest.raises(InterventionError, match="the patch at part was hit 0 times"):
         interchange(model, TASK, roles=["key", "key+0"], documents=4)  # stacked, they are 8
 
 
-def test_without_our_names_there_are_rows_and_it_is_said_what_a_verdict_lacks(caplog, named, tmp_path, monkeypatch):
-    monkeypatch.setattr(Small, "sites", {"memory": "output of gru", "blocks.first.in": "input of norm"})
+def test_other_site_names_give_rows_and_a_warning_about_the_verdict(
+    caplog,
+    registered,
+    tmp_path,
+    monkeypatch,
+):
+    places = {"memory": "output of gru", "blocks.first.in": "input of norm"}
+    monkeypatch.setattr(Small, "sites", places)
     with caplog.at_level(logging.WARNING, "mecheval"):
-        found = run(small(architecture="small", train_steps=2), tmp_path)
+        finished = run(small(architecture="small", train_steps=2), tmp_path)
     assert [record.message for record in caplog.records] == [
         "small: a verdict needs sites that are called as ours are, blocks.1.block_in, …; the model has none"
     ]
-    assert {(row["site"], row["layer"]) for row in found.rows if row["site"]} == {
-        ("memory", None),
-        ("blocks.first.in", None),
-    }
-    assert found.verdict is None
+    layers = {row["site"]: row["layer"] for row in finished.rows if row["site"]}
+    assert layers == {"memory": None, "blocks.first.in": None}
+    assert finished.verdict is None
     monkeypatch.setattr(Small, "sites", {"blocks.1.block_in": "output of stream"})
     model = build_model(ModelConfig(architecture="small"), VOCAB)
-    assert lacking(model) == "a verdict needs the sites blocks.1.mixer_out; the model does not have them"
+    missing = "a verdict needs the sites blocks.1.mixer_out; the model does not have them"
+    assert lacking(model) == missing
     assert judged(interchange(model, TASK, documents=8), layers_of(sites(model))) is None
     monkeypatch.setattr(Small, "sites", {})
-    assert judgement(build_model(ModelConfig(architecture="small"), VOCAB), TASK, "short", 8, 0, 0) == ([], None)
+    model = build_model(ModelConfig(architecture="small"), VOCAB)
+    assert judgement(model, TASK, "short", 8, 0, 0) == ([], None)
 
 
 def test_layers_are_counted_by_names():
-    assert [layer_of(name) for name in ("blocks.12.x", "blocks.x.1", "x.blocks.1.y", "blocks.1")] == [
-        12,
-        None,
-        None,
-        None,
-    ]
-    assert (layers_of([]), layers_of(["embed_out"]), layers_of(["blocks.0.a", "blocks.2.b"])) == (0, 0, 3)
+    assert layer_of("blocks.12.x") == 12
+    assert all(layer_of(name) is None for name in ("blocks.x.1", "x.blocks.1.y", "blocks.1"))
+    assert (layers_of([]), layers_of(["embed_out"])) == (0, 0)
+    assert layers_of(["blocks.0.a", "blocks.2.b"]) == 3
 
 
-def test_stopped_after_any_step_a_strangers_run_ends_in_the_same_bytes(named, tmp_path):
+def test_a_third_party_run_stopped_after_any_step_resumes_to_the_same_bytes(registered, tmp_path):
     experiment = small(architecture="small:heads=2", train_steps=5, eval_every=2)
     alone = result(run(experiment, tmp_path / "alone").folder)
     for step in (1, 3, 5):
         with pytest.raises(Stopped):
             run(experiment, tmp_path / "stopped", Settings(save_every=0.0), [Reaper(step)])
-    found = run(experiment, tmp_path / "stopped", Settings(save_every=0.0))
-    assert result(found.folder) == alone
-    model, _, _ = trained(found.folder)
+    resumed = run(experiment, tmp_path / "stopped", Settings(save_every=0.0))
+    assert result(resumed.folder) == alone
+    model, _, _ = trained(resumed.folder)
     assert model.module.head.weight is model.module.embedding.weight
-    assert torch.equal(model.module.head.weight, found.weights()["module.embedding.weight"])
-    assert "module.head.weight" not in found.weights(), "tied to the embedding: kept once"
+    assert torch.equal(model.module.head.weight, resumed.weights()["module.embedding.weight"])
+    assert "module.head.weight" not in resumed.weights(), "tied to the embedding: saved once"
 
 
-def test_the_first_weights_depend_on_the_seed_alone_and_init_multiplies_them(named):
+def test_initial_weights_depend_on_the_seed_only_and_init_scales_them(registered):
     def weights(seed, **init):
         torch.rand(3)
         return build_model(ModelConfig(architecture="small", **init), VOCAB, seed).state_dict()
 
     state = torch.random.get_rng_state()
-    one, same, other = (build_model(ModelConfig(architecture="small"), VOCAB, seed).state_dict() for seed in (1, 1, 2))
+    config = ModelConfig(architecture="small")
+    one, same, other = (build_model(config, VOCAB, seed).state_dict() for seed in (1, 1, 2))
     assert torch.equal(torch.random.get_rng_state(), state)
     assert all(torch.equal(one[name], same[name]) for name in one)
     assert not torch.equal(one["module.embedding.weight"], other["module.embedding.weight"])
     scaled = weights(1, init_linear=3.0, init_embedding=5.0)
-    assert torch.equal(scaled["module.embedding.weight"], 5 * one["module.embedding.weight"]), (
-        "not 15 times: it is tied"
-    )
-    assert torch.equal(scaled["module.attention.out_proj.weight"], 3 * one["module.attention.out_proj.weight"])
+    embedding, projection = "module.embedding.weight", "module.attention.out_proj.weight"
+    assert torch.equal(scaled[embedding], 5 * one[embedding]), "not 15 times: it is tied"
+    assert torch.equal(scaled[projection], 3 * one[projection])
 
 
-def test_fit_trains_where_it_is_and_stops_when_it_is_told(module):
-    model = Foreign(module)
-    curve = fit(model, Recall(pairs=2, vocab=4), steps=60, lr=1e-2, batch=64, every=20)
+def test_fit_trains_in_place_and_stops_at_the_given_loss(module):
+    model = ExternalModel(module)
+    task, options = Recall(pairs=2, vocab=4), {"steps": 60, "lr": 1e-2, "batch": 64, "every": 20}
+    curve = fit(model, task, **options)
     assert [row["step"] for row in curve] == [20, 40, 60]
     assert curve[-1]["loss"] < curve[0]["loss"]
-    again = fit(Foreign(module), Recall(pairs=2, vocab=4), steps=60, lr=1e-2, batch=64, every=20, stop=0.01)
-    assert again == curve[:1]
+    assert fit(ExternalModel(module), task, **options, stop=0.01) == curve[:1]
 
 
-def test_its_costs_are_counted_without_embedding_and_head(module):
+def test_costs_exclude_embedding_and_head(module):
     def counted(time):
-        return describe_model(Foreign(module), (time,)).flops_per_token[time]
+        return describe_model(ExternalModel(module), (time,)).flops_per_token[time]
 
-    facts = describe_model(Foreign(module), (16,))
+    facts = describe_model(ExternalModel(module), (16,))
     assert facts.parameters == sum(parameter.numel() for parameter in module.parameters())
     assert facts.parameters - facts.parameters_without_embedding == VOCAB * D
     assert facts.state_bytes == {}
@@ -367,12 +393,12 @@ def test_its_costs_are_counted_without_embedding_and_head(module):
     assert counted(32) - counted(16) >= 2 * 2 * 16 * D
 
 
-def test_what_only_our_blocks_can_say_is_refused(module):
-    model = Foreign(module)
-    for ask in (
+def test_measurements_that_need_our_blocks_are_rejected(module):
+    model = ExternalModel(module)
+    for measure in (
         lambda: looks(model, TASK, documents=4),
         lambda: held_pairs(model, TASK, 0),
         lambda: states(model, TASK.documents(0, "test", 0, 4), 0),
     ):
         with pytest.raises(InvalidInput, match="model=Small must be made of our blocks: only"):
-            ask()
+            measure()

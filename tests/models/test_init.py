@@ -1,4 +1,4 @@
-"""How the weights of every architecture start."""
+"""Initial weights of every architecture have the published distributions."""
 
 import math
 
@@ -36,7 +36,7 @@ def assert_normal(weight, std):
 
 
 def assert_uniform(weight, low, high):
-    """Uniform within, and up to both ends: of n draws, none in the last 10/n has a chance of e^−10."""
+    """Check that draws are uniform and reach both ends: none in the last 10/n has chance e^−10."""
     within, end = (weight.detach().double().flatten() - low) / (high - low), 10 / weight.numel()
     assert -1e-4 < float(within.min()) < end
     assert 1 - end < float(within.max()) < 1 + 1e-4
@@ -75,7 +75,7 @@ def test_embeddings_are_normal_and_norms_the_identity(architecture):
 
 
 @pytest.mark.parametrize(("architecture", "width"), [("base_conv", 3), ("delta_net", 4), ("hyena", 3), ("mamba", 4)])
-def test_short_convolutions_start_as_torch_starts_them(architecture, width):
+def test_short_convolutions_are_initialised_as_in_torch(architecture, width):
     convolutions = [module for module in model(architecture).modules() if isinstance(module, ShortConv)]
     bound = width**-0.5  # each channel has its own taps and nothing else
     assert_uniform(torch.cat([conv.weight.flatten() for conv in convolutions]), -bound, bound)
@@ -85,7 +85,7 @@ def test_short_convolutions_start_as_torch_starts_them(architecture, width):
         assert_uniform(torch.cat(biases), -bound, bound)
 
 
-def test_mamba_starts_by_itself():
+def test_mamba_initialises_itself():
     blocks = model("mamba").blocks
     mambas = [block.mixer for block in blocks]
     assert all(block.mlp is None for block in blocks)
@@ -97,7 +97,7 @@ def test_mamba_starts_by_itself():
         assert_uniform(pooled(mambas, f"{name}.weight"), -bound, bound)
 
 
-def test_h3s_state_space_models_start_as_published():
+def test_h3s_state_space_models_are_initialised_as_published():
     h3s = [block.mixer for block in model("h3:d_state=64", 128).blocks]
     for h3 in h3s:
         assert torch.equal(h3.shift.B, torch.eye(1, 64).expand(128, 64))
@@ -111,7 +111,7 @@ def test_h3s_state_space_models_start_as_published():
     assert_normal(pooled(h3s, "D"), 1)
 
 
-def test_hyenas_filter_starts_as_published():
+def test_hyenas_filter_is_initialised_as_published():
     hyenas = [block.mixer for block in model("hyena:skip=true").blocks]
     i = torch.arange(128, dtype=torch.float64)
     angle = 1e-4 * 2 * math.pi * i / 128

@@ -4,7 +4,8 @@ import torch
 from mecheval.core.errors import InvalidInput
 from mecheval.core.spec import Spec
 from mecheval.models.config import ModelConfig, build_architecture
-from mecheval.models.language_model import LanguageModel, gathered
+from mecheval.models.language_model import LanguageModel
+from mecheval.models.ops import gather_reads
 from mecheval.models.registries import architectures, mixers
 from mecheval.models.site import patch, record
 
@@ -29,11 +30,11 @@ def test_logits_are_returned_only_where_they_are_read(architecture, layers, toke
     at = torch.tensor([[0, 16], [5, 5], [16, 1]])
     everywhere = model(tokens)
     assert everywhere.shape == (3, 17, 40)
-    assert (model(tokens, at) - gathered(everywhere, at)).abs().max() < 1e-12
+    assert (model(tokens, at) - gather_reads(everywhere, at)).abs().max() < 1e-12
 
 
 @pytest.mark.parametrize("architecture", EVERY)
-def test_only_the_read_positions_go_on_behind_the_last_mixer(architecture, tokens):
+def test_only_the_read_positions_are_computed_after_the_last_mixer(architecture, tokens):
     model = model_of(architecture)
     seen = []
     model.norm.register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0].shape[1]))
@@ -43,7 +44,7 @@ def test_only_the_read_positions_go_on_behind_the_last_mixer(architecture, token
     assert set(seen) == {1}
 
 
-def test_sites_behind_the_last_mixer_see_every_position(tokens):
+def test_sites_after_the_last_mixer_see_every_position(tokens):
     model = model_of("attention").double()
     at = torch.tensor([[3], [4], [5]])
     plain = model(tokens, at)
@@ -72,7 +73,7 @@ def test_every_ablation_of_the_paper_builds_and_learns(architecture, tokens):
 
 
 @pytest.mark.parametrize("name", architectures.names())
-def test_positions_are_there_where_they_are_asked_for(name):
+def test_the_positions_option_adds_position_embeddings(name):
     for flag in (True, False):
         architecture = build_architecture(Spec(name, {"positions": flag}))
         assert architecture.positions is flag
@@ -95,11 +96,11 @@ def test_a_mixer_by_itself_is_an_architecture():
 
 
 @pytest.mark.parametrize("architecture", EVERY)
-def test_weights_depend_on_the_seed_alone(architecture):
+def test_weights_depend_on_the_seed_only(architecture):
     torch.manual_seed(123)
     state = torch.random.get_rng_state()
     one, same, other = (model_of(architecture, seed=seed) for seed in (7, 7, 8))
-    assert torch.equal(torch.random.get_rng_state(), state), "the world's generator is left alone"
+    assert torch.equal(torch.random.get_rng_state(), state), "the global generator is not advanced"
     pairs = zip(one.state_dict().values(), same.state_dict().values(), strict=True)
     assert all(torch.equal(a, b) for a, b in pairs)
     assert not torch.equal(one.embedding.weight, other.embedding.weight)
@@ -113,7 +114,7 @@ def test_the_head_is_the_embedding(tokens):
     assert "head" not in dict(model.named_children())
 
 
-def test_scales_multiply_the_papers_start():
+def test_init_options_scale_the_initial_weights():
     plain = model_of("attention", d_model=64, vocab=500)
     scaled = model_of("attention", d_model=64, vocab=500, init_linear=3.0, init_embedding=5.0)
     assert torch.allclose(scaled.embedding.weight, 5 * plain.embedding.weight)
@@ -141,7 +142,7 @@ def test_scales_multiply_the_papers_start():
         (lambda: model_of("attention")(torch.full((1, 2), -1)), "tokens -1 … -1 must be from 0"),
     ],
 )
-def test_what_cannot_be_meant_is_refused_in_one_line(call, line):
+def test_invalid_input_is_rejected_in_one_line(call, line):
     with pytest.raises(InvalidInput) as error:
         call()
     assert len(error.value.problems) == 1

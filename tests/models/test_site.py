@@ -62,7 +62,7 @@ def test_putting_back_what_was_recorded_changes_nothing(architecture, tokens):
             assert (model(tokens) - clean).abs().max() < 1e-12, name
 
 
-def test_the_names_are_those_of_the_design():
+def test_site_names_are_stable():
     stream = ["block_in", "mixer_in", "mixer_out", "mlp_in", "mlp_out", "block_out"]
     inner = ["mixer.query", "mixer.key", "mixer.value", "mixer.scores", "mixer.head_out"]
     expected = {"embed_out", "final_in", *(f"blocks.{i}.{name}" for i in (0, 1) for name in stream + inner)}
@@ -70,7 +70,7 @@ def test_the_names_are_those_of_the_design():
     assert not any("mlp" in name for name in sites(model_of("mamba")))
 
 
-def test_nothing_is_left_after_the_block_even_after_an_exception(tokens):
+def test_no_edit_is_left_after_an_exception(tokens):
     model = model_of()
     before = model(tokens)
 
@@ -95,7 +95,7 @@ def test_patches_nest_and_the_inner_one_acts_last(tokens):
         assert (seen["embed_out"] == 0).all()
 
 
-def test_the_same_edit_may_be_at_two_places_and_twice_at_one(tokens):
+def test_one_edit_may_be_at_two_sites_and_twice_at_one(tokens):
     model = model_of()
     one = edits.add(torch.ones(()))
 
@@ -119,7 +119,7 @@ def test_the_same_edit_may_be_at_two_places_and_twice_at_one(tokens):
         ("blocks.2.block_in", "no site 'blocks.2.block_in'; did you mean"),
     ],
 )
-def test_a_mistyped_site_is_answered_with_near_ones(name, line):
+def test_a_mistyped_site_name_is_answered_with_similar_ones(name, line):
     model = model_of()
     for context in (patch(model, {name: edits.zero()}), record(model, [name])):
         with pytest.raises(InvalidInput) as error, context:
@@ -136,7 +136,7 @@ def test_gradients_flow_through_a_patched_model(tokens):
 
 
 @pytest.mark.parametrize("architecture", ["mamba", "delta_net"])
-def test_the_state_is_materialised_only_where_somebody_looks(architecture, tokens, monkeypatch):
+def test_the_state_is_materialised_only_while_it_is_recorded(architecture, tokens, monkeypatch):
     module = __import__(f"mecheval.models.mixers.{architecture}", fromlist=["x"])
     name = {"mamba": "selective_states", "delta_net": "delta_states"}[architecture]
     calls = []

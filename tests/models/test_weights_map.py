@@ -1,4 +1,4 @@
-"""docs/weights.md names every parameter here and as published: carried over, the weights give the same output."""
+"""docs/weights.md maps our parameters to published ones: mapped weights give the same output."""
 
 import math
 import re
@@ -12,7 +12,7 @@ from mecheval.models.registries import mixers
 
 
 def shape(text, known):
-    """2·d_inner × d_model, in numbers."""
+    """Return the shape that a text such as "2·d_inner × d_model" describes."""
     return tuple(
         sum(math.prod(int(known.get(word, word)) for word in term.split("·")) for term in axis.split(" + "))
         for axis in text.split(" × ")
@@ -43,7 +43,7 @@ def test_the_tables_give_the_shapes(spec):
 
 
 def published(spec, d_model, max_len):
-    """The mixer in zoology."""
+    """Build the mixer in zoology."""
     known = sizes(spec, d_model, max_len)
     heads = {key: known.get("heads") for key in ("num_heads", "num_key_value_heads")}
     name, options = {
@@ -68,7 +68,7 @@ def published(spec, d_model, max_len):
 
 @pytest.mark.filterwarnings("default")
 @pytest.mark.parametrize("spec", [spec for spec in VARIANTS if spec.name not in ("delta_net", "mamba")], ids=str)
-def test_weights_carried_over_to_zoology_give_the_same_output(spec):
+def test_mapped_weights_give_the_same_output_in_zoology(spec):
     dtype = torch.float32 if spec.name == "h3" else torch.float64  # H3 casts there
     mixer, peer = built(spec, 8, 48, dtype), published(spec, 8, 48).to(dtype)
     ours, theirs, rows = dict(mixer.named_parameters()), peer.state_dict(), table(spec.name)

@@ -1,4 +1,4 @@
-"""Every built-in mixer with the options that change its parameters, and what docs/weights.md says of them."""
+"""Built-in mixers with options that change their parameters, and the tables of docs/weights.md."""
 
 import math
 from pathlib import Path
@@ -8,7 +8,7 @@ import torch
 
 from mecheval.core.spec import Spec
 from mecheval.models.registries import mixers
-from support.numpy_reference import moved
+from support.numpy_reference import perturb
 
 WEIGHTS = Path(__file__).parents[2] / "docs" / "weights.md"
 VARIANTS = [
@@ -26,27 +26,30 @@ every_variant = pytest.mark.parametrize("spec", VARIANTS, ids=str)
 
 
 def built(spec, d_model=4, max_len=16, dtype=torch.float64):
-    """The mixer with every weight away from its start."""
+    """Build the mixer with every weight moved away from its initial value."""
     torch.manual_seed(0)
-    return moved(mixers.build(spec, d_model=d_model, max_len=max_len)).to(dtype)
+    return perturb(mixers.build(spec, d_model=d_model, max_len=max_len)).to(dtype)
 
 
 def sizes(spec, d_model=4, max_len=16):
-    """What the words of docs/weights.md and of the sites' axes stand for."""
-    given = {option.name: option.default for option in mixers.describe(spec.name).options} | dict(spec.options)
-    known = {"d_model": d_model, "max_len": max_len, "projections": 3 * d_model, "head": given.get("heads")} | given
-    if "heads" in given:
-        known["d_head"] = known["d_key"] = known["d_value"] = d_model // given["heads"]
-    if "head_dim" in given:
-        known |= {"head": d_model // given["head_dim"], "ssms": d_model // given["head_dim"]}
-        known |= {"pairs": given["d_state"] // 2, "d_key": given["head_dim"], "d_value": given["head_dim"]}
-    if "expand" in given:
-        known |= {"d_inner": given["expand"] * d_model, "dt_rank": math.ceil(d_model / 16)}
+    """Return the sizes that the words of docs/weights.md and of the sites' axes stand for."""
+    options = {option.name: option.default for option in mixers.describe(spec.name).options}
+    options |= dict(spec.options)
+    known = {"d_model": d_model, "max_len": max_len, "projections": 3 * d_model}
+    known |= {"head": options.get("heads")} | options
+    if "heads" in options:
+        known["d_head"] = known["d_key"] = known["d_value"] = d_model // options["heads"]
+    if "head_dim" in options:
+        known |= {"head": d_model // options["head_dim"], "ssms": d_model // options["head_dim"]}
+        known |= {"pairs": options["d_state"] // 2, "d_key": options["head_dim"], "d_value": options["head_dim"]}
+    if "expand" in options:
+        known |= {"d_inner": options["expand"] * d_model, "dt_rank": math.ceil(d_model / 16)}
     return known
 
 
 def table(name):
-    """Rows of a mixer's table: name here, name there, shape here, shape there; "" where there is none."""
+    """Return the rows of a mixer's table: our name, published name, our shape, published shape."""
     section = WEIGHTS.read_text().split(f"## `{name}`\n")[1].split("\n## ")[0]
-    rows = [[cell.strip(" `–") for cell in line.split("|")[1:-1]] for line in section.splitlines() if line[:1] == "|"]
+    lines = [line for line in section.splitlines() if line[:1] == "|"]
+    rows = [[cell.strip(" `–") for cell in line.split("|")[1:-1]] for line in lines]
     return rows[2:]

@@ -1,4 +1,4 @@
-"""What is compared with a second derivation: mixers at which shapes, with weights away from their start, and how."""
+"""Cases and comparisons for mixers and ops that are tested against a second implementation."""
 
 from collections.abc import Callable, Mapping
 from itertools import product
@@ -19,7 +19,7 @@ SHAPES += [(1, time) for time in (63, 64, 65, 81, 127, 128, MAX_LEN)]  # convolu
 
 
 class Case(NamedTuple):
-    """A mixer's input and options; `scaled` multiplies weights or buffers, to bring about an extreme."""
+    """A mixer's input shape and options; `scaled` multiplies weights or buffers, for extremes."""
 
     batch: int
     time: int
@@ -27,10 +27,10 @@ class Case(NamedTuple):
     options: Mapping[str, Any]
     scaled: Mapping[str, float] = {}
 
-    def drawn(self, kind: type[nn.Module]) -> tuple[nn.Module, Tensor]:
-        """The mixer and an input, both in numbers that are float32."""
+    def draw(self, kind: type[nn.Module]) -> tuple[nn.Module, Tensor]:
+        """Return the mixer and an input, both in float32."""
         torch.manual_seed(0)
-        mixer = moved(kind(self.d_model, MAX_LEN, **self.options))
+        mixer = perturb(kind(self.d_model, MAX_LEN, **self.options))
         tensors = {**dict(mixer.named_parameters()), **dict(mixer.named_buffers())}
         for name, factor in self.scaled.items():
             tensors[name].data *= factor
@@ -38,19 +38,12 @@ class Case(NamedTuple):
 
 
 def at_every_shape(*variants: tuple) -> list[Case]:
-    """Each variant – d_model, options and what is scaled – at every shape."""
+    """Return each variant (d_model, options, scaled) at every shape."""
     return [Case(*shape, *variant) for variant, shape in product(variants, SHAPES)]
 
 
-def assert_enough(cases: list[Case]) -> None:
-    assert len({str(case) for case in cases}) >= 200
-    assert {1, 63, 64, 65, 127, 128, 129} <= {case.time for case in cases if case.batch == 1}
-    assert {case.batch for case in cases if case.time % 2} > {1}
-    assert {case.batch for case in cases if case.time == 1} > {1}
-
-
-def moved(mixer: nn.Module) -> nn.Module:
-    """Every weight away from its start: a bias that is still zero would prove nothing."""
+def perturb(mixer: nn.Module) -> nn.Module:
+    """Move every weight away from its initial value: a zero bias would prove nothing."""
     with torch.no_grad():
         for weight in mixer.parameters():
             weight += 0.3 * torch.randn_like(weight)
@@ -65,21 +58,22 @@ def silu(z: np.ndarray) -> np.ndarray:
     return z / (1 + np.exp(-z))
 
 
-def convolved(x: np.ndarray, taps: np.ndarray) -> np.ndarray:
-    """Σ_i taps_i x_{t−i} in every channel of one document, by numpy's direct sum."""
-    return np.stack([np.convolve(x[:, c], taps[:, c])[: len(x)] for c in range(x.shape[1])], axis=1)
+def convolve(x: np.ndarray, taps: np.ndarray) -> np.ndarray:
+    """Return Σ_i taps_i x_{t−i} in every channel of one document, by numpy's direct sum."""
+    channels = range(x.shape[1])
+    return np.stack([np.convolve(x[:, c], taps[:, c])[: len(x)] for c in channels], axis=1)
 
 
 @torch.no_grad()
 def assert_agreement(case: Case, mixer: nn.Module, x: Tensor, truth, precision=PRECISION, **sites) -> None:
-    """The output is the truth, whoever looks; so is what passes the sites, and what is read at single positions."""
+    """Compare output, recorded sites and `read` with the truth, also while sites are recorded."""
     backwards = torch.arange(case.time).flip(0).expand(case.batch, -1)
     for dtype, tolerance in precision.items():
         mixer, x = mixer.to(dtype), x.to(dtype)
         assert relative_error(mixer(x), truth) <= tolerance, (case, dtype)
         for site, exact in sites.items():
             with record(mixer, [site]) as seen:
-                assert relative_error(mixer(x), truth) <= tolerance, (case, dtype, f"looked at {site}")
+                assert relative_error(mixer(x), truth) <= tolerance, (case, dtype, f"recording {site}")
             assert relative_error(seen[site], exact) <= tolerance, (case, dtype, site)
         if hasattr(mixer, "read"):
             assert relative_error(mixer.read(x, backwards), np.flip(truth, 1)) <= tolerance, (case, dtype, "read")
@@ -87,7 +81,7 @@ def assert_agreement(case: Case, mixer: nn.Module, x: Tensor, truth, precision=P
 
 @torch.no_grad()
 def assert_built_from(twins: dict[str, Callable], kind: type[nn.Module], cases: list[Case]) -> None:
-    """The mixer's output is that of the mixer with plain twins in the place of its operations."""
+    """Compare the mixer with itself after plain twins have replaced its ops."""
     called = set()
 
     def plain(target: str) -> Callable:
@@ -98,7 +92,7 @@ def assert_built_from(twins: dict[str, Callable], kind: type[nn.Module], cases: 
         return twin
 
     for case in cases:
-        mixer, x = case.drawn(kind)
+        mixer, x = case.draw(kind)
         with pytest.MonkeyPatch.context() as patch:
             for target in twins:
                 patch.setattr(f"mecheval.models.{target}", plain(target))
@@ -109,27 +103,33 @@ def assert_built_from(twins: dict[str, Callable], kind: type[nn.Module], cases: 
 
 @torch.no_grad()
 def recorded(site: str, kind: type[nn.Module], cases: list[Case], time: int = 64) -> list[Tensor]:
-    """What passes the site in each case of this length."""
+    """Return what passes the site in each case of this length."""
     passed = []
     for case in cases:
         if case.time != time:
             continue
-        mixer, x = case.drawn(kind)
+        mixer, x = case.draw(kind)
         with record(mixer, [site]) as seen:
             mixer(x)
         passed.append(seen[site])
     return passed
 
 
-def largest_error(fast: Callable, ref: Callable, inputs: list[Tensor], least: float = 1e-30, sums: int = 1) -> float:
-    """Of the output and of all gradients; the truth is in double precision."""
-    found = outcome(fast, inputs, sums)
-    assert [x.dtype for x in found] == [inputs[0].dtype, *(x.dtype for x in inputs)]
-    return furthest(found, outcome(ref, in_double(inputs), sums), least)
+def largest_error(
+    fast: Callable,
+    ref: Callable,
+    inputs: list[Tensor],
+    least: float = 1e-30,
+    sums: int = 1,
+) -> float:
+    """Return the largest relative error of the output and all gradients, against float64."""
+    results = outcome(fast, inputs, sums)
+    assert [x.dtype for x in results] == [inputs[0].dtype, *(x.dtype for x in inputs)]
+    return furthest(results, outcome(ref, in_double(inputs), sums), least)
 
 
 def outcome(form: Callable, inputs: list[Tensor], sums: int = 1) -> list[Tensor]:
-    """The output, and by each input the gradients of so many sums over it."""
+    """Return the output and, for each input, the gradients of so many weighted sums of it."""
     y = form(*inputs)
     weights = torch.randn(sums, *y.shape, generator=torch.Generator().manual_seed(1)).to(y.dtype)
     gradients = [torch.autograd.grad(y, inputs, g, retain_graph=True) for g in weights]
@@ -140,6 +140,7 @@ def in_double(inputs: list[Tensor]) -> list[Tensor]:
     return [x.detach().to(torch.promote_types(x.dtype, torch.float64)).requires_grad_() for x in inputs]
 
 
-def furthest(found: list[Tensor], truths: list[Tensor], least: float = 1e-30) -> float:
-    """The largest relative error of all, or nan where there is one."""
-    return float(np.max([relative_error(*pair, least) for pair in zip(found, truths, strict=True)]))
+def furthest(results: list[Tensor], truths: list[Tensor], least: float = 1e-30) -> float:
+    """Return the largest relative error of all, or nan if there is one."""
+    pairs = zip(results, truths, strict=True)
+    return float(np.max([relative_error(*pair, least) for pair in pairs]))

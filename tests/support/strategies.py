@@ -1,9 +1,9 @@
-"""Inputs of a selective scan, of any shape and decay."""
+"""Random inputs of a selective scan, for any shape and decay."""
 
 import torch
 from hypothesis import strategies as st
 
-# batch, time, d_inner, d_state; the kernels take channels 32, 64 or 128 at a time, and states four at a time
+# batch, time, d_inner, d_state; kernels take 32, 64 or 128 channels and four states at a time
 SHAPES = st.tuples(
     st.integers(1, 3),
     st.one_of(st.integers(1, 7), st.sampled_from([8, 16, 17, 33])),
@@ -15,7 +15,7 @@ DECAYS = st.sampled_from([(-6, 4), (-6, -3), (-2, 1), (1, 4)])
 
 
 def draw(shape, seed=0, decays=(-2, 1), dtype=torch.float64):
-    """The six inputs, to be differentiated by. At a tenth of the tokens dt is 0: the state stands still."""
+    """Return the six inputs, with gradients; dt is 0 at a tenth of the tokens."""
     batch, time, d_inner, d_state = shape
     rng = torch.Generator().manual_seed(seed)
 

@@ -1,1 +1,10 @@
-"""One file for each mixer, named as users name it."""
+"""The mixers, one file each, named as users name them.
+
+`forward(x)` maps the stream to what the block adds to it. Three methods are optional:
+
+    read(x, at)       the output at some positions. In the last layer, where nothing is recorded,
+                      it replaces `forward`: it computes only the positions that are read and
+                      skips the sites in between; `check_mixer` proves it equal.
+    mixing(x)         the weights by which tokens are mixed, and the values they weigh
+    state_size(time)  how many numbers must be kept to continue after so many tokens
+"""

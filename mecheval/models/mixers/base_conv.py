@@ -1,6 +1,7 @@
-"""BaseConv (Arora et al. 2024a): y = conv(x) ∘ (W x + b) + x, with a short convolution or an implicit long one.
+"""BaseConv (Arora et al. 2024a): y = conv(x) ∘ (W x + b) + x.
 
-The residual is its own, besides the block's. The long convolution adds its input: k * x + x.
+The convolution is short, or long with an implicit filter; the long one adds its input, k * x + x.
+The mixer has a residual of its own, in addition to the block's.
 """
 
 from jaxtyping import Float
@@ -8,11 +9,12 @@ from torch import Tensor, nn
 
 from mecheval.models.layers import ImplicitFilter, ShortConv
 from mecheval.models.mixer_options import Kernel
+from mecheval.models.ops import Reads, gather_reads
 from mecheval.models.ops.long_conv import long_conv, long_read
-from mecheval.models.ops.reads import Reads, gathered
 from mecheval.models.site import Site
 
 Stream = Float[Tensor, "batch time d_model"]
+Output = Float[Tensor, "batch reads d_model"]
 
 
 class BaseConv(nn.Module):
@@ -27,14 +29,15 @@ class BaseConv(nn.Module):
             self.long_out = Site("batch time d_model", "the long convolution's output")
         else:
             self.conv_out = Site("batch time d_model", "the short convolution's output")
-        self.gate_out = Site("batch time d_model", "convolution times projection, before the mixer's own residual")
+        about = "convolution times projection, before the mixer's own residual"
+        self.gate_out = Site("batch time d_model", about)
 
     def forward(self, x: Stream) -> Stream:
-        return self.gate_out(self._convolved(x) * self.projection(x)) + x
+        return self.gate_out(self._convolve(x) * self.projection(x)) + x
 
-    def read(self, x: Stream, at: Reads) -> Float[Tensor, "batch reads d_model"]:
-        """The output at some positions."""
-        here = gathered(x, at)
+    def read(self, x: Stream, at: Reads) -> Output:
+        """Return the output at some positions."""
+        here = gather_reads(x, at)
         if self.filter is not None:
             convolved = long_read(x, self.filter(x.shape[1]), at) + here
         else:
@@ -43,11 +46,11 @@ class BaseConv(nn.Module):
         return convolved * self.projection(here) + here
 
     def state_size(self, time: int) -> int:
-        """How many numbers must be kept to go on after so many tokens."""
+        """Return how many numbers must be kept to continue after so many tokens."""
         width = time if self.conv is None else self.conv.kernel_size[0] - 1
         return self.projection.in_features * width
 
-    def _convolved(self, x: Stream) -> Stream:
+    def _convolve(self, x: Stream) -> Stream:
         if self.filter is not None:
             return self.long_out(long_conv(x, self.filter(x.shape[1])) + x)
         assert self.conv is not None

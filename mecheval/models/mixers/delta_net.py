@@ -1,4 +1,4 @@
-"""DeltaNet (Yang et al. 2024): a memory written by the delta rule, with short convolutions on q, k and v.
+"""DeltaNet (Yang et al. 2024): a memory written by the delta rule.
 
 q, k, v = silu(conv(W x));  q, k normalised, q / √d_head;  β = sigmoid(W x)
 S_t = S_{t−1} + β_t k_t (v_t − k_tᵀ S_{t−1})ᵀ;  o_t = rms_norm(S_tᵀ q_t)
@@ -8,13 +8,20 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from mecheval.models.layers import RMSNorm, ShortConvSilu, Silu, l2_normalised, split_heads
+from mecheval.models.layers import RMSNorm, ShortConvSilu, Silu, l2_normalise, split_heads
 from mecheval.models.mixer_options import DeltaBackend, Heads, MaybeTaps, heads_divide, refuse
-from mecheval.models.ops.delta_rule import delta_read, delta_rule, delta_states, read_states, went_on
-from mecheval.models.ops.reads import Reads, gathered
+from mecheval.models.ops import Reads, gather_reads
+from mecheval.models.ops.delta_rule import (
+    delta_read,
+    delta_rule,
+    delta_states,
+    propagate_edit,
+    read_states,
+)
 from mecheval.models.site import Site
 
 Stream = Float[Tensor, "batch time d_model"]
+Output = Float[Tensor, "batch reads d_model"]
 Weights = Float[Tensor, "batch head time source"]
 
 
@@ -39,55 +46,60 @@ class DeltaNet(nn.Module):
         self.q_conv_out = Site("batch time d_model", "queries after convolution and silu")
         self.k_conv_out = Site("batch time d_model", "keys after convolution and silu")
         self.v_conv_out = Site("batch time d_model", "values after convolution and silu")
-        self.beta = Site("batch time head", "how much of what a key held is replaced")
-        self.state = Site(
-            "batch time head d_key d_value", "the memory after each token; an edit goes on from there", True
-        )
-        self.head_out = Site("batch time head d_head", "what each head read, before the norm")
+        self.beta = Site("batch time head", "how much of a key's old value is replaced")
+        about = "the memory after each token; later tokens continue from an edited one"
+        self.state = Site("batch time head d_key d_value", about, True)
+        self.head_out = Site("batch time head d_head", "what each head reads, before the norm")
 
     def forward(self, x: Stream) -> Stream:
-        q, k, v, beta = self._projected(x)
-        o = self.head_out(self._remembered(q, k, v, beta))
+        o = self.head_out(self._read_memory(*self._project(x)))
         return self.o_proj(self.norm(o).flatten(start_dim=-2))
 
-    def read(self, x: Stream, at: Reads) -> Float[Tensor, "batch reads d_model"]:
-        """The output at some positions: there alone something is asked."""
+    def read(self, x: Stream, at: Reads) -> Output:
+        """Return the output at some positions: queries are computed only there."""
         if self.backend == "fla":
-            return gathered(self(x), at)
+            return gather_reads(self(x), at)
         q = split_heads(self.q_conv.read(x, at, self.q_proj), self.heads)
-        o = delta_read(l2_normalised(q, q.shape[-1] ** -0.5), *self._written(x), at)
+        o = delta_read(l2_normalise(q, q.shape[-1] ** -0.5), *self._project_writes(x), at)
         return self.o_proj(self.norm(o).flatten(start_dim=-2))
 
     def mixing(self, x: Stream) -> tuple[Weights, Float[Tensor, "batch source head d_head"]]:
-        """How much of each v_s is in o_t, and v: tril(Q Kᵀ) (I + tril(β K Kᵀ, −1))⁻¹ diag(β), and `head_out` is W v."""
-        q, k, v, beta = self._projected(x)
+        """Return W, how much of each v_s is in o_t, and v; their product passes `head_out`.
+
+        W = tril(Q Kᵀ) (I + tril(β K Kᵀ, −1))⁻¹ diag(β)
+        """
+        q, k, v, beta = self._project(x)
         q, k, beta = (part.transpose(1, 2) for part in (q, k, beta[..., None]))
-        written = torch.linalg.solve_triangular(  # reads what is below the diagonal, and takes that for 1
-            (beta * k) @ k.mT, (q @ k.mT).tril(), upper=False, left=False, unitriangular=True
-        )
-        return written * beta.mT, v
+        # the solver reads only what is below the diagonal, and takes the diagonal as 1
+        overlap, reads = (beta * k) @ k.mT, (q @ k.mT).tril()
+        solve = torch.linalg.solve_triangular
+        W = solve(overlap, reads, upper=False, left=False, unitriangular=True) * beta.mT
+        return W, v
 
     def state_size(self, time: int) -> int:
-        """How many numbers must be kept to go on after so many tokens."""
+        """Return how many numbers must be kept to continue after so many tokens."""
         d_model = self.o_proj.in_features
-        convs = [conv for conv in (self.q_conv, self.k_conv, self.v_conv) if isinstance(conv, ShortConvSilu)]
-        return d_model * d_model // self.heads + sum(d_model * (conv.kernel_size[0] - 1) for conv in convs)
+        size = d_model * d_model // self.heads
+        for conv in (self.q_conv, self.k_conv, self.v_conv):
+            if isinstance(conv, ShortConvSilu):
+                size += d_model * (conv.kernel_size[0] - 1)
+        return size
 
-    def _projected(self, x: Stream) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """q, k, v and β."""
+    def _project(self, x: Stream) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Return q, k, v and β."""
         q = split_heads(self.q_conv_out(self.q_conv(self.q_proj(x))), self.heads)
-        return l2_normalised(q, q.shape[-1] ** -0.5), *self._written(x)
+        return l2_normalise(q, q.shape[-1] ** -0.5), *self._project_writes(x)
 
-    def _written(self, x: Stream) -> tuple[Tensor, Tensor, Tensor]:
-        """k, v and β."""
+    def _project_writes(self, x: Stream) -> tuple[Tensor, Tensor, Tensor]:
+        """Return what is written: k, v and β."""
         k = split_heads(self.k_conv_out(self.k_conv(self.k_proj(x))), self.heads)
         v = split_heads(self.v_conv_out(self.v_conv(self.v_proj(x))), self.heads)
-        return l2_normalised(k), v, self.beta(self.b_proj(x).sigmoid())
+        return l2_normalise(k), v, self.beta(self.b_proj(x).sigmoid())
 
-    def _remembered(self, q: Tensor, k: Tensor, v: Tensor, beta: Tensor) -> Tensor:
+    def _read_memory(self, q: Tensor, k: Tensor, v: Tensor, beta: Tensor) -> Tensor:
         if self.state.used:
             states = delta_states(k, v, beta)
-            return read_states(q, went_on(k, beta, states, self.state(states)))
+            return read_states(q, propagate_edit(k, beta, states, self.state(states)))
         return delta_rule(q, k, v, beta, backend=self.backend)
 
 

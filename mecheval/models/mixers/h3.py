@@ -10,13 +10,16 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from mecheval.models.mixer_options import HeadDim, SSMState, head_dim_divides, refuse
+from mecheval.models.ops import Reads, gather_reads
 from mecheval.models.ops.filters import diagonal_filter, shift_filter
 from mecheval.models.ops.long_conv import long_conv, long_read
-from mecheval.models.ops.reads import Reads, gathered
 from mecheval.models.site import Site
 
 Stream = Float[Tensor, "batch time d_model"]
+Output = Float[Tensor, "batch reads d_model"]
 Products = Float[Tensor, "batch time head d_key d_value"]
+Readings = Float[Tensor, "batch reads head d_key d_value"]
+HeadsLast = Float[Tensor, "batch time d_key d_value head"]
 
 
 class H3(nn.Module):
@@ -39,58 +42,60 @@ class H3(nn.Module):
         self.ssm_out = Site("batch time head d_key d_value", "products after the diagonal SSM")
 
     def forward(self, x: Stream) -> Stream:
-        kv = self.kv(self._products(x))
-        y = self.ssm_out(self._remembered(kv))
-        return self._answered(self.q_proj(x), y)
+        kv = self.kv(self._multiply(x))
+        y = self.ssm_out(self._filter(kv))
+        return self._answer(self.q_proj(x), y)
 
-    def read(self, x: Stream, at: Reads) -> Float[Tensor, "batch reads d_model"]:
-        """The output at some positions: there alone the diagonal SSM is asked."""
-        return self._answered(self.q_proj(gathered(x, at)), self._remembered(self._products(x), at))
+    def read(self, x: Stream, at: Reads) -> Output:
+        """Return the output at some positions: the diagonal SSM is read only there."""
+        q = self.q_proj(gather_reads(x, at))
+        return self._answer(q, self._filter(self._multiply(x), at))
 
     def state_size(self, time: int) -> int:
-        """How many numbers must be kept to go on after so many tokens."""
+        """Return how many numbers must be kept to continue after so many tokens."""
         return self.shift.B.numel() + 2 * self.diagonal.A_imag.numel() * self.head_dim**2
 
-    def _products(self, x: Stream) -> Products:
-        """Of shifted keys and values, within heads."""
+    def _multiply(self, x: Stream) -> Products:
+        """Return the products of shifted keys and values within each head."""
         k, v = self.k_proj(x), self.v_proj(x)
         k = self.shift_out(long_conv(k, self.shift(x.shape[1])) + self.D_k * k)
         k, v = self._split(k), self._split(v)
         return _heads_first(k[..., :, None, :] * v[..., None, :, :])
 
-    def _remembered(self, kv: Products, at: Reads | None = None) -> Float[Tensor, "batch reads head d_key d_value"]:
-        """Every product of a head goes through the same SSM."""
+    def _filter(self, kv: Products, at: Reads | None = None) -> Readings:
+        """Run every product of a head through the head's diagonal SSM."""
         products = _heads_last(kv).flatten(start_dim=2)
         k = self.diagonal(kv.shape[1]).repeat(1, self.head_dim**2)
         y = long_conv(products, k) if at is None else long_read(products, k, at)
-        here = products if at is None else gathered(products, at)
-        y, here = (part.view(*part.shape[:2], self.head_dim, self.head_dim, -1) for part in (y, here))
-        return _heads_first(y + self.D * here)
+        here = products if at is None else gather_reads(products, at)
+        shape = *y.shape[:2], self.head_dim, self.head_dim, -1
+        return _heads_first(y.view(shape) + self.D * here.view(shape))
 
-    def _answered(self, q: Stream, y: Products) -> Stream:
+    def _answer(self, q: Stream, y: Products) -> Stream:
         y = (self._split(q)[..., :, None, :] * _heads_last(y)).sum(dim=-3)
         return self.output_linear(y.flatten(start_dim=-2))  # as published, d_value before head
 
     def _split(self, part: Stream) -> Float[Tensor, "batch time channel head"]:
-        """Heads last in memory, since products of a few channels would not fill the vector unit; sites see a view."""
+        """Put heads last in memory: products of a few channels would not fill the vector unit."""
         return part.view(*part.shape[:2], -1, self.head_dim).transpose(-1, -2).contiguous()
 
 
-def _heads_first(x: Float[Tensor, "batch time d_key d_value head"]) -> Products:
+def _heads_first(x: HeadsLast) -> Products:
     return x.permute(0, 1, 4, 2, 3)
 
 
-def _heads_last(x: Products) -> Float[Tensor, "batch time d_key d_value head"]:
+def _heads_last(x: Products) -> HeadsLast:
     return x.permute(0, 1, 3, 4, 2)
 
 
 class ShiftSSM(nn.Module):
-    """A state that is a window of the past; starts by writing into its first place."""
+    """A state that is a window of the past; B initially writes into its first place."""
 
     def __init__(self, channels: int, d_state: int) -> None:
         super().__init__()
         self.B = nn.Parameter(torch.eye(1, d_state).repeat(channels, 1))
-        self.C = nn.Parameter(torch.empty(channels, d_state).uniform_(-(d_state**-0.5), d_state**-0.5))
+        bound = d_state**-0.5
+        self.C = nn.Parameter(torch.empty(channels, d_state).uniform_(-bound, bound))
 
     def forward(self, time: int) -> Float[Tensor, "time channel"]:
         return shift_filter(self.B, self.C, time)
@@ -102,14 +107,15 @@ class DiagonalSSM(nn.Module):
     def __init__(self, channels: int, d_state: int) -> None:
         super().__init__()
         pairs = d_state // 2
-        self.log_dt = nn.Parameter(torch.empty(channels).uniform_(math.log(0.001), math.log(0.1)))
+        log_dt = torch.empty(channels).uniform_(math.log(0.001), math.log(0.1))
+        self.log_dt = nn.Parameter(log_dt)
         self.log_A_real = nn.Parameter(torch.full((channels, pairs), math.log(0.5)))
         self.A_imag = nn.Parameter((math.pi * torch.arange(pairs)).repeat(channels, 1))
         self.B = nn.Parameter(torch.tensor([1.0, 0.0]).repeat(channels, pairs, 1))
-        self.C = nn.Parameter(torch.view_as_real(torch.randn(channels, pairs, dtype=torch.cfloat)).clone())
+        C = torch.randn(channels, pairs, dtype=torch.cfloat)
+        self.C = nn.Parameter(torch.view_as_real(C).clone())
 
     def forward(self, time: int) -> Float[Tensor, "time channel"]:
         A = torch.complex(-self.log_A_real.exp(), self.A_imag)
-        return diagonal_filter(
-            self.log_dt.exp(), A, torch.view_as_complex(self.B) * torch.view_as_complex(self.C), time
-        )
+        BC = torch.view_as_complex(self.B) * torch.view_as_complex(self.C)
+        return diagonal_filter(self.log_dt.exp(), A, BC, time)

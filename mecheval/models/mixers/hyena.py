@@ -11,13 +11,14 @@ from torch import Tensor, nn
 
 from mecheval.models.layers import ShortConv
 from mecheval.models.mixer_options import FilterOrder, ShortTaps, Skip
+from mecheval.models.ops import Reads, gather_reads
 from mecheval.models.ops.filters import decay_rates, position_features
 from mecheval.models.ops.long_conv import long_conv, long_read
-from mecheval.models.ops.reads import Reads, gathered
 from mecheval.models.ops.short_conv import short_conv
 from mecheval.models.site import Site
 
 Stream = Float[Tensor, "batch time d_model"]
+Output = Float[Tensor, "batch reads d_model"]
 
 
 class Hyena(nn.Module):
@@ -32,8 +33,10 @@ class Hyena(nn.Module):
         self.filter = SineFilter(d_model, max_len, filter_order)
         self.D = nn.Parameter(torch.randn(d_model)) if skip else None
         self.out_proj = nn.Linear(d_model, d_model)
-        self.conv_out = Site("batch time projections", "x₁, x₂ and v side by side after the short convolution")
-        self.long_out = Site("batch time d_model", "the long convolution's output, before the second gate")
+        about = "x₁, x₂ and v, concatenated, after the short convolution"
+        self.conv_out = Site("batch time projections", about)
+        about = "the long convolution's output, before the second gate"
+        self.long_out = Site("batch time d_model", about)
 
     def forward(self, x: Stream) -> Stream:
         x1, x2, v = self.conv_out(self.short_conv(self.in_proj(x))).chunk(3, dim=-1)
@@ -42,24 +45,31 @@ class Hyena(nn.Module):
         y = self.long_out(y if self.D is None else y + self.D * v)
         return self.out_proj(y * x2)
 
-    def read(self, x: Stream, at: Reads) -> Float[Tensor, "batch reads d_model"]:
-        """The output at some positions: there alone the second gate is computed."""
+    def read(self, x: Stream, at: Reads) -> Output:
+        """Return the output at some positions: the second gate is computed only there."""
         assert self.short_conv.bias is not None
-        parts = (self.in_proj.weight, self.in_proj.bias, self.short_conv.weight[:, 0], self.short_conv.bias)
-        (W1, _, Wv), (b1, _, bv), (w1, _, wv), (c1, _, cv) = (part.chunk(3) for part in parts)
+        W1, _, Wv = self.in_proj.weight.chunk(3)
+        b1, _, bv = self.in_proj.bias.chunk(3)
+        w1, _, wv = self.short_conv.weight[:, 0].chunk(3)
+        c1, _, cv = self.short_conv.bias.chunk(3)
         v = short_conv(F.linear(x, Wv, bv), wv, cv) * short_conv(F.linear(x, W1, b1), w1, c1)
         _, x2, _ = self.short_conv.read(x, at, self.in_proj).chunk(3, dim=-1)
         y = long_read(v, self.filter(x.shape[1]), at)
-        return self.out_proj((y if self.D is None else y + self.D * gathered(v, at)) * x2)
+        if self.D is not None:
+            y = y + self.D * gather_reads(v, at)
+        return self.out_proj(y * x2)
 
     def state_size(self, time: int) -> int:
-        """How many numbers must be kept to go on after so many tokens."""
+        """Return how many numbers must be kept to continue after so many tokens."""
         d_model = self.out_proj.in_features
         return d_model * time + 3 * d_model * (self.short_conv.kernel_size[0] - 1)
 
 
 class SineFilter(nn.Module):
-    """An MLP with sine activations, one trained frequency for each hidden unit in all layers, times a fixed decay."""
+    """An MLP of the position with sine activations, times a fixed decay.
+
+    All layers share one trained frequency for each hidden unit.
+    """
 
     def __init__(self, d_model: int, max_len: int, order: int) -> None:
         super().__init__()
@@ -67,7 +77,8 @@ class SineFilter(nn.Module):
         self.frequency = nn.Parameter(torch.ones(order))
         self.register_buffer("times", position_features(max_len)[:, :1], persistent=False)
         self.register_buffer("decay", decay_rates(d_model), persistent=False)
-        self.layers = nn.ModuleList([nn.Linear(3, order), nn.Linear(order, order), nn.Linear(order, order)])
+        sizes = (3, order), (order, order), (order, order)
+        self.layers = nn.ModuleList([nn.Linear(*size) for size in sizes])
         self.out = nn.Linear(order, d_model, bias=False)
 
     def forward(self, time: int) -> Float[Tensor, "time d_model"]:

@@ -1,4 +1,7 @@
-"""Linear attention of Based (Arora et al. 2024b): the exponential replaced by its 2nd-order Taylor series."""
+"""Linear attention of Based (Arora et al. 2024b).
+
+The 2nd-order Taylor series takes the place of the exponential.
+"""
 
 import torch
 from jaxtyping import Float
@@ -6,11 +9,12 @@ from torch import Tensor, nn
 
 from mecheval.models.layers import split_heads
 from mecheval.models.mixer_options import FeatureDim, Heads, heads_divide, refuse
+from mecheval.models.ops import Reads, gather_reads
 from mecheval.models.ops.linear_attention import mixing_weights, read_weights
-from mecheval.models.ops.reads import Reads, gathered
 from mecheval.models.site import Site
 
 Stream = Float[Tensor, "batch time d_model"]
+Output = Float[Tensor, "batch reads d_model"]
 Weights = Float[Tensor, "batch head time source"]
 
 
@@ -28,29 +32,31 @@ class LinearAttention(nn.Module):
         self.query = Site("batch time head feature_dim", "queries, before the feature map")
         self.key = Site("batch time head feature_dim", "keys, before the feature map")
         self.value = Site("batch time head d_head", "values")
-        self.scores = Site("batch head time source", "mixing weights: where each position looks; rows sum to 1")
-        self.head_out = Site("batch time head d_head", "what each head read, before the output projection")
+        self.scores = Site("batch head time source", "mixing weights; rows sum to 1")
+        about = "what each head reads, before the output projection"
+        self.head_out = Site("batch time head d_head", about)
 
     def forward(self, x: Stream) -> Stream:
         weights, v = self.mixing(x)
         o = self.head_out(torch.einsum("bhts,bshd->bthd", weights, v))
         return self.o_proj(o.flatten(start_dim=-2))
 
-    def read(self, x: Stream, at: Reads) -> Float[Tensor, "batch reads d_model"]:
-        """The output at some positions, without values: Σ a W_v x = W_v Σ a x."""
-        q, k = split_heads(self.q_proj(gathered(x, at)), self.heads), split_heads(self.k_proj(x), self.heads)
+    def read(self, x: Stream, at: Reads) -> Output:
+        """Return the output at some positions, without values: Σ a W_v x = W_v Σ a x."""
+        q = split_heads(self.q_proj(gather_reads(x, at)), self.heads)
+        k = split_heads(self.k_proj(x), self.heads)
         W_v = self.v_proj.weight.view(self.heads, -1, x.shape[2])
         o = torch.einsum("bhrs,bsm,hdm->brhd", read_weights(q, k, at), x, W_v)
         return self.o_proj(o.flatten(start_dim=-2))
 
     def mixing(self, x: Stream) -> tuple[Weights, Float[Tensor, "batch source head d_head"]]:
-        """Where each position looks, and what it sees there: their product passes `head_out`."""
+        """Return the mixing weights and the values; their product passes `head_out`."""
         q, k = (split_heads(proj(x), self.heads) for proj in (self.q_proj, self.k_proj))
         v = self.value(split_heads(self.v_proj(x), self.heads))
         return self.scores(mixing_weights(self.query(q), self.key(k))), v
 
     def state_size(self, time: int) -> int:
-        """How many numbers must be kept to go on after so many tokens."""
+        """Return how many numbers must be kept to continue after so many tokens."""
         d = self.q_proj.out_features // self.heads
         features = 1 + d + d * (d + 1) // 2  # x⊗x is symmetric
         return features * (self.v_proj.out_features + self.heads)

@@ -8,16 +8,23 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from mecheval.models.ops.compiled import first_derivative, not_compiled, run
+from mecheval.models.ops import Reads, gather_reads
+from mecheval.models.ops.compiled import not_compiled, once_differentiable, run
 
 Heads = Float[Tensor, "batch time head d_head"]
 Weights = Float[Tensor, "batch head time source"]
-SHORT = 128  # tokens, of which all weights at once are written down sooner than worked out piece by piece
+Stream = Float[Tensor, "batch time d_model"]
+Projections = Float[Tensor, "q_k_and_v d_model"]
+Output = Float[Tensor, "batch reads d_heads"]
+SHORT = 128  # tokens up to which computing all weights at once is faster than in pieces
 
 
 def causal_attention(q: Heads, k: Heads, v: Heads) -> Heads:
-    """Of short documents by whole products and a compiled softmax between them; of others by torch, whose memory does
-    not grow with the square."""
+    """Return what each head reads.
+
+    Short documents take whole products with a compiled softmax in between; others take torch's
+    kernel, whose memory does not grow with the square of the length.
+    """
     if q.shape[1] > SHORT or not q.numel() or not_compiled(q, k, v):
         return flash_attention(q, k, v)
     return _Compiled.apply(q, k, v)  # type: ignore[no-untyped-call]
@@ -33,38 +40,87 @@ def causal_attention_ref(q: Heads, k: Heads, v: Heads) -> Heads:
 
 
 def attention_weights(q: Heads, k: Heads) -> Weights:
-    """Where each position looks: rows sum to 1."""
+    """Return how much each position attends to each source; rows sum to 1."""
     logits = torch.einsum("bthd,bshd->bhts", q, k) / math.sqrt(q.shape[-1])
     future = torch.ones_like(logits, dtype=torch.bool).triu(1)
     return logits.masked_fill(future, -torch.inf).softmax(dim=-1)
 
 
+def attention_read(x: Stream, weight: Projections, at: Reads, heads: int) -> Output:
+    """Return what all heads read at some positions, without keys and values of all tokens.
+
+    q·(W_k x) = (W_kᵀ q)·x   and   Σ_s a_s W_v x_s = W_v Σ_s a_s x_s
+    """
+    if not_compiled(x, weight) or not x.numel():
+        return attention_read_ref(x, weight, at, heads)
+    return _CompiledRead.apply(x.contiguous(), weight, at.contiguous(), heads)  # type: ignore[no-untyped-call]
+
+
+def attention_read_ref(x: Stream, weight: Projections, at: Reads, heads: int) -> Output:
+    shape = *x.shape[:2], 3, heads, len(weight) // (3 * heads)
+    q, k, v = F.linear(x, weight).view(shape).unbind(dim=2)
+    return gather_reads(flash_attention(q, k, v).flatten(start_dim=2), at)
+
+
 class _Compiled(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, *given: Tensor) -> Tensor:
+    def forward(ctx: Any, *inputs: Tensor) -> Tensor:
         from mecheval.models.ops.kernels.causal_softmax import forward
 
-        ctx.shape, (q, k, v) = given[0].shape, (_of_heads(x) for x in given)
+        ctx.shape, (q, k, v) = inputs[0].shape, (_fold_heads(x) for x in inputs)
         weights, ctx.scale = torch.bmm(q, k.mT), 1 / math.sqrt(q.shape[-1])
         run(forward, weights, ctx.scale)
         ctx.save_for_backward(q, k, v, weights)
-        return _of_tokens(torch.bmm(weights, v), ctx.shape)
+        return _unfold_heads(torch.bmm(weights, v), ctx.shape)
 
     @staticmethod
-    @first_derivative
+    @once_differentiable
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor, ...]:
         from mecheval.models.ops.kernels.causal_softmax import backward
 
-        (q, k, v, weights), g = ctx.saved_tensors, _of_heads(g)
+        (q, k, v, weights), g = ctx.saved_tensors, _fold_heads(g)
         glogits = torch.bmm(g, v.mT)
         run(backward, weights, glogits, ctx.scale)
-        found = torch.bmm(glogits, k), torch.bmm(glogits.mT, q), torch.bmm(weights.mT, g)
-        return tuple(_of_tokens(x, ctx.shape) for x in found)
+        gradients = torch.bmm(glogits, k), torch.bmm(glogits.mT, q), torch.bmm(weights.mT, g)
+        return tuple(_unfold_heads(x, ctx.shape) for x in gradients)
 
 
-def _of_heads(x: Heads) -> Float[Tensor, "batch_head time d_head"]:
+def _fold_heads(x: Heads) -> Float[Tensor, "batch_head time d_head"]:
     return x.transpose(1, 2).flatten(end_dim=1)
 
 
-def _of_tokens(x: Float[Tensor, "batch_head time d_head"], shape: torch.Size) -> Heads:
+def _unfold_heads(x: Float[Tensor, "batch_head time d_head"], shape: torch.Size) -> Heads:
     return x.view(shape[0], shape[2], shape[1], -1).transpose(1, 2)
+
+
+class _CompiledRead(torch.autograd.Function):
+    """Computes with heads first, then reads: (head, n, d_head) and (head, n, d_model)."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, at: Tensor, heads: int) -> Tensor:
+        from mecheval.models.ops.kernels.attention_read import forward
+
+        W_q, W_k, W_v = weight.view(3, heads, -1, x.shape[2])
+        inputs = gather_reads(x, at).view(1, -1, x.shape[2]).expand(heads, -1, -1)
+        q = torch.bmm(inputs, W_q.mT)
+        queries = torch.bmm(q, W_k)
+        shares, means = x.new_empty(heads, at.numel(), x.shape[1]), torch.empty_like(queries)
+        run(forward, queries, x, at, W_q.shape[1] ** -0.5, shares, means)
+        ctx.save_for_backward(x, weight, at, inputs, q, queries, shares, means)
+        return torch.bmm(means, W_v.mT).transpose(0, 1).reshape(*at.shape, -1)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
+        from mecheval.models.ops.kernels.attention_read import backward
+
+        x, weight, at, inputs, q, queries, shares, means = ctx.saved_tensors
+        W_q, W_k, W_v = weight.view(3, len(q), -1, x.shape[2])
+        g = g.reshape(q.shape[1], len(q), -1).transpose(0, 1)
+        gqueries, gx = torch.empty_like(queries), torch.zeros_like(x)
+        run(backward, queries, x, at, W_q.shape[1] ** -0.5, shares, torch.bmm(g, W_v), gqueries, gx)
+        gq = torch.bmm(gqueries, W_k.mT)
+        index = at[..., None].expand(-1, -1, x.shape[2])
+        gx.scatter_add_(1, index, torch.bmm(gq, W_q).sum(0).view(*at.shape, -1))
+        gweight = [torch.bmm(gq.mT, inputs), torch.bmm(q.mT, gqueries), torch.bmm(g.mT, means)]
+        return gx, torch.stack(gweight).view_as(weight), None, None

@@ -1,33 +1,33 @@
-"""Whether the compiled kernels can take some tensors, and how they are called."""
+"""Calling the compiled kernels, and deciding whether they can take some tensors."""
 
 from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
 import torch
+import torch.autograd.function
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 COMPILED = (torch.float32, torch.float64)
 DENORMAL = 5e-324
 
 
 def not_compiled(*inputs: Tensor) -> str:
-    """What keeps these from the kernels, if anything does."""
+    """Return the types and devices that the kernels cannot take, or nothing if they can."""
     dtype = inputs[0].dtype
     if dtype in COMPILED and all(tensor.dtype == dtype and tensor.is_cpu for tensor in inputs):
         return ""
-    return ", ".join(sorted({f"{tensor.dtype} on {tensor.device}".removeprefix("torch.") for tensor in inputs}))
+    kinds = {f"{tensor.dtype} on {tensor.device}".removeprefix("torch.") for tensor in inputs}
+    return ", ".join(sorted(kinds))
 
 
-def run(kernel: Callable[..., None], *given: Tensor | int | float) -> None:
-    """Calls a kernel with the arrays of these tensors.
+def run(kernel: Callable[..., None], *arguments: Tensor | int | float) -> None:
+    """Call a kernel with the arrays of these tensors, while denormal numbers count as 0.
 
-    Meanwhile denormal numbers are 0: states that decay end in them, each an assist of 100 cycles and more on some
-    processors.
+    States that decay end in denormals, each of which costs some processors 100 cycles and more.
     """
-    arrays = (part.detach().numpy() if isinstance(part, Tensor) else part for part in given)
-    if DENORMAL == 0:  # as the processor says it
+    arrays = (part.detach().numpy() if isinstance(part, Tensor) else part for part in arguments)
+    if DENORMAL == 0:  # the processor flushes denormals already
         kernel(*arrays)
         return
     torch.set_flush_denormal(True)
@@ -37,15 +37,16 @@ def run(kernel: Callable[..., None], *given: Tensor | int | float) -> None:
         torch.set_flush_denormal(False)
 
 
-def first_derivative(backward: Callable[..., Any]) -> Callable[..., Any]:
-    """A `backward` that has no derivative itself, and says so to who asks for one.
+def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
+    """Make a second derivative through this `backward` an error.
 
-    torch's own decorator prepares for that at every call, which takes longer than a call of a small kernel.
+    torch's decorator of this name prepares for one at every call, which takes longer than a small
+    kernel; this one does so only while gradients of gradients are recorded.
     """
-    guarded = once_differentiable(backward)
+    guarded = torch.autograd.function.once_differentiable(backward)
 
     @wraps(backward)
-    def called(ctx: Any, *grads: Tensor) -> Any:
+    def call(ctx: Any, *grads: Tensor) -> Any:
         return (guarded if torch.is_grad_enabled() else backward)(ctx, *grads)
 
-    return called
+    return call

@@ -1,4 +1,4 @@
-"""The loss of a model: −log softmax(logits)_answer, the mean over rows."""
+"""The training loss: −log softmax(logits)_answer, averaged over rows."""
 
 from typing import Any
 
@@ -7,18 +7,22 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from mecheval.models.ops.compiled import first_derivative, not_compiled, run
+from mecheval.models.ops.compiled import not_compiled, once_differentiable, run
 
 Logits = Float[Tensor, "row vocab"]
 Answers = Int[Tensor, " row"]
 
 
 def cross_entropy(logits: Logits, answers: Answers) -> Float[Tensor, ""]:
-    """Where the vocabulary comes first in memory, in one kernel that has the gradient besides: it takes the same
-    exponentials. It would write anywhere for an answer that is no token, so torch refuses those.
+    """Return the mean loss over the rows.
+
+    Where the vocabulary comes first in memory, one kernel computes loss and gradient from the same
+    exponentials. It does not check bounds, so answers outside the vocabulary are left to torch,
+    which raises.
     """
     least, most = torch.aminmax(answers) if answers.numel() else (0, -1)
-    if not_compiled(logits) or not logits.t().is_contiguous() or not 0 <= int(least) <= int(most) < logits.shape[1]:
+    within = 0 <= int(least) <= int(most) < logits.shape[1]
+    if not_compiled(logits) or not logits.t().is_contiguous() or not within:
         return cross_entropy_ref(logits, answers)
     return _Compiled.apply(logits.t(), answers.contiguous())  # type: ignore[no-untyped-call]
 
@@ -38,7 +42,7 @@ class _Compiled(torch.autograd.Function):
         return losses.mean()
 
     @staticmethod
-    @first_derivative
+    @once_differentiable
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor, None]:
         (slopes,) = ctx.saved_tensors
         return slopes * g, None

@@ -1,4 +1,4 @@
-"""Long filters as functions of a few parameters: of positions (BaseConv, Hyena) and of state space models (H3)."""
+"""Long filters computed from positions (BaseConv, Hyena) or from state space models (H3)."""
 
 import math
 from typing import Any
@@ -8,52 +8,59 @@ import torch.nn.functional as F
 from jaxtyping import Complex, Float
 from torch import Tensor
 
-from mecheval.models.ops.compiled import first_derivative, not_compiled, run
+from mecheval.models.ops.compiled import not_compiled, once_differentiable, run
 from mecheval.models.ops.long_conv import fft_size
 
 Filter = Float[Tensor, "time channel"]
+Window = Float[Tensor, "channel d_state"]
+Steps = Float[Tensor, " channel"]
+Pairs = Complex[Tensor, "channel pairs"]
 Powers = Complex[Tensor, "channel power pairs"]
 
-DIRECT_UP_TO = 80  # lags of a correlation; measured forward and backward on one CPU thread, 64 and 256 channels
+# lags of a correlation; measured forward and backward on one CPU thread, 64 and 256 channels
+DIRECT_UP_TO = 80
 
 
 def position_features(max_len: int) -> Float[Tensor, "max_len 3"]:
-    """(t, cos ωi, −sin ωi) for i = 0 … max_len−1, with t from 0 to 1 and ω = 1e-4 · 2π / max_len."""
+    """Return (t, cos ωi, −sin ωi) for i < max_len, t from 0 to 1 and ω = 1e-4 · 2π / max_len."""
     i = torch.arange(max_len, dtype=torch.float64)
     angle = 1e-4 * 2 * math.pi * i / max_len
     return torch.stack([i / max(max_len - 1, 1), angle.cos(), -angle.sin()], dim=-1).float()
 
 
 def decay_rates(channels: int) -> Float[Tensor, " channel"]:
-    """Hyena's |δ|: the filter has fallen to 1 % after 1.5 times max_len in the slowest channel, 0.3 in the fastest."""
+    """Return Hyena's |δ|: the filters fall to 1 % within 0.3 to 1.5 times max_len."""
     return torch.linspace(math.log(0.01) / 1.5, math.log(0.01) / 0.3, channels).abs()
 
 
-def shift_filter(B: Float[Tensor, "channel d_state"], C: Float[Tensor, "channel d_state"], time: int) -> Filter:
-    """The response of a shift SSM, k_l = Σ_n B_n C_{n+l}: the state is a window of the past, read by C."""
+def shift_filter(B: Window, C: Window, time: int) -> Filter:
+    """Return the response of a shift SSM, k_l = Σ_n B_n C_{n+l}.
+
+    Its state is a window of the past, read by C.
+    """
     lags = min(time, B.shape[1])
-    form = _SpectralCorrelation if lags > DIRECT_UP_TO or not_compiled(B, C) else _CompiledCorrelation
+    spectral = lags > DIRECT_UP_TO or not_compiled(B, C)
+    form = _SpectralCorrelation if spectral else _CompiledCorrelation
     k = form.apply(B, C, lags)  # type: ignore[no-untyped-call]
     return F.pad(k, (0, time - lags)).t()
 
 
-def shift_filter_ref(B: Float[Tensor, "channel d_state"], C: Float[Tensor, "channel d_state"], time: int) -> Filter:
-    """By the recurrence: s ← shift(s) + B u, y = ⟨C, s⟩, for an impulse u."""
+def shift_filter_ref(B: Window, C: Window, time: int) -> Filter:
+    """Compute the recurrence: s ← shift(s) + B u, y = ⟨C, s⟩, for an impulse u."""
     state, steps = torch.zeros_like(B), []
     for t in range(time):
-        state = torch.cat([torch.zeros_like(state[:, :1]), state[:, :-1]], dim=1) + (B if t == 0 else 0)
+        state = torch.cat([torch.zeros_like(state[:, :1]), state[:, :-1]], dim=1)
+        state = state + (B if t == 0 else 0)
         steps.append((C * state).sum(dim=1))
     return torch.stack(steps)
 
 
-def diagonal_filter(
-    dt: Float[Tensor, " channel"], A: Complex[Tensor, "channel pairs"], BC: Complex[Tensor, "channel pairs"], time: int
-) -> Filter:
-    """The response of a diagonal SSM in conjugate pairs, discretised bilinearly (S4D):
+def diagonal_filter(dt: Steps, A: Pairs, BC: Pairs, time: int) -> Filter:
+    """Return the response of a diagonal SSM in conjugate pairs, discretised bilinearly (S4D):
 
     k_l = 2 Re Σ_n BC · dt / (1 − dtA/2) · ((1 + dtA/2) / (1 − dtA/2))^l
     """
-    # double, and so the poles: at l, one rounded to single is wrong by l roundings, however its powers are taken
+    # double also for the poles: the l-th power of a rounded one is wrong by l roundings
     step = dt[:, None].double()
     inverse = 1 / (1 - step * A / 2)
     weight, pole = BC * (2 * step * inverse), 2 * inverse - 1
@@ -62,10 +69,8 @@ def diagonal_filter(
     return _CompiledSums.apply(weight, pole, time).t().to(dt.dtype)  # type: ignore[no-untyped-call]
 
 
-def diagonal_filter_ref(
-    dt: Float[Tensor, " channel"], A: Complex[Tensor, "channel pairs"], BC: Complex[Tensor, "channel pairs"], time: int
-) -> Filter:
-    """By the recurrence: s ← Ā s + B̄ u, y = 2 Re ⟨C, s⟩, for an impulse u; in double precision, for the same reason."""
+def diagonal_filter_ref(dt: Steps, A: Pairs, BC: Pairs, time: int) -> Filter:
+    """Compute the recurrence in double: s ← Ā s + B̄ u, y = 2 Re ⟨C, s⟩, for an impulse u."""
     half = dt[:, None].double() * A / 2
     A_bar, state, steps = (1 + half) / (1 - half), torch.zeros_like(half), []
     for t in range(time):
@@ -75,7 +80,7 @@ def diagonal_filter_ref(
 
 
 class _CompiledCorrelation(torch.autograd.Function):
-    """Σ_n B_n C_{n+l} for l < lags."""
+    """Computes Σ_n B_n C_{n+l} for l < lags."""
 
     @staticmethod
     def forward(ctx: Any, B: Tensor, C: Tensor, lags: int) -> Tensor:
@@ -88,7 +93,7 @@ class _CompiledCorrelation(torch.autograd.Function):
         return k
 
     @staticmethod
-    @first_derivative
+    @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, None]:
         from mecheval.models.ops.kernels.correlation import backward
 
@@ -99,7 +104,7 @@ class _CompiledCorrelation(torch.autograd.Function):
 
 
 class _SpectralCorrelation(torch.autograd.Function):
-    """The same by FFT; nothing wraps round into these lags."""
+    """Computes the same by FFT; nothing wraps round into these lags."""
 
     @staticmethod
     def forward(ctx: Any, B: Tensor, C: Tensor, lags: int) -> Tensor:
@@ -109,7 +114,7 @@ class _SpectralCorrelation(torch.autograd.Function):
         return torch.fft.irfft(fB.conj() * fC, n=ctx.size)[:, :lags]
 
     @staticmethod
-    @first_derivative
+    @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, None]:
         (fB, fC), G = ctx.saved_tensors, torch.fft.rfft(grads[0], n=ctx.size)
         gB, gC = (torch.fft.irfft(f, n=ctx.size)[:, : ctx.d_state] for f in (G.conj() * fC, G * fB))
@@ -117,7 +122,7 @@ class _SpectralCorrelation(torch.autograd.Function):
 
 
 class _CompiledSums(torch.autograd.Function):
-    """k_l = Re Σ_n w_n r_n^l for l < time, all in double precision; remembers only its inputs."""
+    """Computes k_l = Re Σ_n w_n r_n^l for l < time in double; saves only its inputs."""
 
     @staticmethod
     def forward(ctx: Any, w: Tensor, r: Tensor, time: int) -> Tensor:
@@ -130,7 +135,7 @@ class _CompiledSums(torch.autograd.Function):
         return k
 
     @staticmethod
-    @first_derivative
+    @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, None]:
         from mecheval.models.ops.kernels.power_sums import backward
 
@@ -141,10 +146,10 @@ class _CompiledSums(torch.autograd.Function):
 
 
 class _PowerSums(torch.autograd.Function):
-    """The same without a kernel, in the precision of w: about 2√time powers of each r instead of time.
+    """Computes the same without a kernel, in the precision of w, by about 2√time powers of each r.
 
-    With l = a·2^h + b, k is the product of two matrices: of w r^(a·2^h), and of r^b.
-    Derivatives are those of a function of complex numbers; torch wants their conjugates, at the end.
+    With l = a·2^h + b, k is the product of two matrices: of w r^(a·2^h), and of r^b. Derivatives
+    are those of a complex function; torch expects their conjugates, taken at the end.
     """
 
     @staticmethod
@@ -160,17 +165,18 @@ class _PowerSums(torch.autograd.Function):
         return (_parts(far) @ _parts(near.conj()).mT).flatten(start_dim=1)[:, :time]
 
     @staticmethod
-    @first_derivative
+    @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, None]:
         (near, far, r, stride), (g,) = ctx.saved_tensors, grads
-        g = F.pad(g, (0, far.shape[1] * near.shape[1] - g.shape[1])).view(-1, far.shape[1], near.shape[1])
+        rows, columns = far.shape[1], near.shape[1]
+        g = F.pad(g, (0, rows * columns - g.shape[1])).view(-1, rows, columns)
         dw, dstride = _powers_backward(far, stride, _complex(g @ _parts(near)))
         _, dr = _powers_backward(near, r, _complex(g.mT @ _parts(far)))
-        return dw.conj(), (dr + dstride * (near[:, -1] * near.shape[1])).conj(), None
+        return dw.conj(), (dr + dstride * (near[:, -1] * columns)).conj(), None
 
 
 def _powers(first: Tensor, r: Tensor, count: int) -> Powers:
-    """first, first·r, first·r² …"""
+    """Return first, first·r, first·r² …"""
     powers = first.new_empty(first.shape[0], count, first.shape[1])
     powers[:, 0] = first
     for i in range(1, count):
@@ -179,14 +185,14 @@ def _powers(first: Tensor, r: Tensor, count: int) -> Powers:
 
 
 def _powers_backward(powers: Powers, r: Tensor, d: Powers) -> tuple[Tensor, Tensor]:
-    """The derivatives of first and r, by Horner's rule; writes over d."""
+    """Return the derivatives of first and r, by Horner's rule; overwrites d."""
     for i in range(d.shape[1] - 1, 0, -1):
         d[:, i - 1].addcmul_(d[:, i], r)
     return d[:, 0], (powers[:, :-1] * d[:, 1:]).sum(dim=1)
 
 
 def _parts(x: Powers) -> Float[Tensor, "channel power parts"]:
-    """Real and imaginary parts side by side: Re Σ x y is then the product of those of x and of ȳ."""
+    """Interleave real and imaginary parts: Re Σ x y is the product of those of x and of ȳ."""
     return torch.view_as_real(x.resolve_conj()).flatten(start_dim=-2)
 
 

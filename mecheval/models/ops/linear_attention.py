@@ -1,6 +1,7 @@
-"""Attention without the softmax: o_t = Σ_{s≤t} φ(q_t)·φ(k_s) v_s / (Σ_{s≤t} φ(q_t)·φ(k_s) + ε), φ a Taylor map.
+"""Attention with a Taylor feature map φ in place of the exponential:
 
-φ(x) = [1, x/d^¼, (x⊗x)/√(2d)], so φ(q)·φ(k) = 1 + s + s²/2 with s = q·k/√d: the exponential's first three terms.
+o_t = Σ_{s≤t} φ(q_t)·φ(k_s) v_s / (Σ_{s≤t} φ(q_t)·φ(k_s) + ε)
+φ(x) = [1, x/d^¼, (x⊗x)/√(2d)], so φ(q)·φ(k) = 1 + s + s²/2 with s = q·k/√d
 """
 
 import math
@@ -9,9 +10,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from mecheval.models.ops.reads import Reads
+from mecheval.models.ops import Reads
 
 Features = Float[Tensor, "batch time head d_feature"]
+ReadFeatures = Float[Tensor, "batch reads head d_feature"]
 Values = Float[Tensor, "batch time head d_head"]
 Weights = Float[Tensor, "batch head time source"]
 
@@ -19,22 +21,20 @@ EPSILON = 1e-12
 
 
 def linear_attention(q: Features, k: Features, v: Values) -> Values:
-    """The quadratic view, with φ(q)·φ(k) by its closed form: no feature is ever written down."""
+    """Compute the quadratic form; φ(q)·φ(k) has a closed form, so no feature is stored."""
     weights = mixing_weights(q, k)
     return torch.einsum("bhts,bshd->bthd", weights, v)
 
 
 def mixing_weights(q: Features, k: Features) -> Weights:
-    """How much of each v_s is in o_t: rows sum to 1."""
-    return _normalised(torch.tril(_similarity(q, k)))
+    """Return how much of each v_s is in o_t; rows sum to 1."""
+    return _normalise(torch.tril(_similarity(q, k)))
 
 
-def read_weights(
-    q: Float[Tensor, "batch reads head d_feature"], k: Features, at: Reads
-) -> Float[Tensor, "batch head reads time"]:
-    """Those of some positions alone, given q there."""
+def read_weights(q: ReadFeatures, k: Features, at: Reads) -> Float[Tensor, "batch head reads time"]:
+    """Return the mixing weights of some positions only, given q there."""
     future = torch.arange(k.shape[1], device=k.device) > at[:, None, :, None]
-    return _normalised(_similarity(q, k).masked_fill(future, 0.0))
+    return _normalise(_similarity(q, k).masked_fill(future, 0.0))
 
 
 def _similarity(q: Tensor, k: Tensor) -> Weights:
@@ -42,7 +42,7 @@ def _similarity(q: Tensor, k: Tensor) -> Weights:
     return 1 + s + s * s / 2
 
 
-def _normalised(similarity: Weights) -> Weights:
+def _normalise(similarity: Weights) -> Weights:
     return similarity / (similarity.sum(dim=-1, keepdim=True) + EPSILON)
 
 
@@ -53,7 +53,7 @@ def taylor_features(x: Features) -> Float[Tensor, "batch time head expanded"]:
 
 
 def linear_attention_ref(q: Features, k: Features, v: Values) -> Values:
-    """By the recurrence over sums of φ(k) v and of φ(k)."""
+    """Compute the recurrence over sums of φ(k) v and of φ(k)."""
     fq, fk = taylor_features(q), taylor_features(k)
     kv = torch.zeros(*fk.shape[:1], *fk.shape[2:], v.shape[-1], dtype=v.dtype, device=v.device)
     total, steps = torch.zeros_like(fk[:, 0]), []

@@ -1,8 +1,8 @@
-"""Causal convolution with a filter as long as the input: y_t = Σ_{s≤t} k_{t−s} x_s, for each channel.
+"""Causal convolution with a filter as long as the input: y_t = Σ_{s≤t} k_{t−s} x_s.
 
-By a Toeplitz matrix for each channel while that is cheap, beyond by FFT of twice the length, so that nothing wraps.
-Both know their own gradients: autograd would scatter into the matrix element by element, and differentiate a real FFT
-by a complex one of the full size.
+Short inputs use a Toeplitz matrix for each channel, others an FFT of twice the length, so that
+nothing wraps. Both have their own gradients: autograd would scatter into the matrix element by
+element, and differentiate a real FFT by a complex one of the full size.
 """
 
 from typing import Any
@@ -12,13 +12,14 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from mecheval.models.ops.compiled import first_derivative
-from mecheval.models.ops.reads import Reads, gathered
+from mecheval.models.ops import Reads, gather_reads
+from mecheval.models.ops.compiled import once_differentiable
 
 Stream = Float[Tensor, "batch time channel"]
 Filter = Float[Tensor, "time channel"]
 
-TOEPLITZ_UP_TO = 80  # tokens; measured forward and backward on one CPU thread, batch 32, 64 and 256 channels
+# tokens; measured forward and backward on one CPU thread, batch 32, 64 and 256 channels
+TOEPLITZ_UP_TO = 80
 
 
 def long_conv(x: Stream, k: Filter) -> Stream:
@@ -26,9 +27,9 @@ def long_conv(x: Stream, k: Filter) -> Stream:
 
 
 def long_read(x: Stream, k: Filter, at: Reads) -> Float[Tensor, "batch reads channel"]:
-    """What `long_conv` gives at some positions. A single one is a sum over what is before it."""
+    """Return what `long_conv` returns at some positions; a single one is one sum over the past."""
     if at.shape[1] > 1:
-        return gathered(long_conv(x, k), at)
+        return gather_reads(long_conv(x, k), at)
     return _Read.apply(x, k, at)  # type: ignore[no-untyped-call]
 
 
@@ -46,7 +47,10 @@ def long_conv_ref(x: Stream, k: Filter) -> Stream:
 
 
 def fft_size(least: int) -> int:
-    """At most an eighth more: a power of two times a number up to 16, since large prime factors are slow."""
+    """Return a size without slow prime factors, at most an eighth larger.
+
+    It is a power of two times a number up to 16.
+    """
     step = 2 ** max(least.bit_length() - 4, 0)
     return -(-least // step) * step
 
@@ -59,7 +63,7 @@ class _Toeplitz(torch.autograd.Function):
         return _channels_last(x @ matrix.mT)
 
     @staticmethod
-    @first_derivative
+    @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor]:
         (matrix, x), g = ctx.saved_tensors, _channels_first(grads[0])
         return _channels_last(g @ matrix), _diagonal_sums(g.mT @ x)
@@ -74,7 +78,7 @@ class _Spectral(torch.autograd.Function):
         return torch.fft.irfft(X * K, n=ctx.size)[..., : ctx.time].mT.contiguous()
 
     @staticmethod
-    @first_derivative
+    @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor]:
         (X, K), G = ctx.saved_tensors, torch.fft.rfft(grads[0].mT, n=ctx.size)
         gx = torch.fft.irfft(G * K.conj(), n=ctx.size)[..., : ctx.time]
@@ -86,38 +90,43 @@ class _Read(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, k: Tensor, at: Tensor) -> Tensor:
         ago = at - torch.arange(x.shape[1], device=x.device)
-        earlier = _there(x[torch.arange(len(x), device=x.device)[:, None], ago.clamp(min=0)], ago)
+        rows = torch.arange(len(x), device=x.device)[:, None]
+        earlier = _zero_outside(x[rows, ago.clamp(min=0)], ago)
         ctx.save_for_backward(earlier, k, ago)
         return (earlier * k).sum(dim=1, keepdim=True)
 
     @staticmethod
-    @first_derivative
+    @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, None]:
         (earlier, k, ago), g = ctx.saved_tensors, grads[0]
-        return _there(k[ago.clamp(min=0)], ago).mul_(g), (earlier * g).sum(dim=0), None
+        return _zero_outside(k[ago.clamp(min=0)], ago).mul_(g), (earlier * g).sum(dim=0), None
 
 
-def _there(x: Stream, ago: Int[Tensor, "batch time"]) -> Stream:
-    """Nothing where it would be before the first token, or after the one that is read."""
+def _zero_outside(x: Stream, ago: Int[Tensor, "batch time"]) -> Stream:
+    """Zero, in place, what is before the first token or after the one that is read."""
     return x.mul_((ago >= 0)[..., None])
 
 
 def _toeplitz(k: Filter) -> Float[Tensor, "channel time source"]:
-    """Windows that slide over (0 … 0, k_0 … k_T) are the rows from right to left."""
+    """Build the matrices whose rows, from right to left, slide over (0 … 0, k_0 … k_T)."""
     time, channels = k.shape
     padded = F.pad(k.t(), (time - 1, 0))
     return padded.as_strided((channels, time, time), (padded.stride(0), 1, 1)).flip(-1)
 
 
 def _diagonal_sums(matrix: Float[Tensor, "channel time source"]) -> Filter:
-    """Of the diagonal and those below: columns, once the same numbers are in rows longer by one. Writes over them."""
+    """Sum the diagonal and those below it; overwrites the matrix.
+
+    In rows longer by one, the same numbers have these diagonals as columns.
+    """
     time = matrix.shape[-1]
-    sums = F.pad(matrix.tril_().flatten(start_dim=1), (0, time)).view(-1, time, time + 1).sum(dim=1)
+    padded = F.pad(matrix.tril_().flatten(start_dim=1), (0, time))
+    sums = padded.view(-1, time, time + 1).sum(dim=1)
     return torch.cat([sums[:, :1], sums[:, 2:].flip(1)], dim=1).t()
 
 
 def _channels_first(x: Stream) -> Float[Tensor, "channel batch time"]:
-    """By a transposition of two dimensions, which torch does by blocks; one of three takes several times as long."""
+    """Transpose two dimensions, which torch does in blocks; three take several times as long."""
     return x.reshape(-1, x.shape[2]).t().contiguous().view(x.shape[2], *x.shape[:2])
 
 

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from mecheval.models.ops.compiled import first_derivative, not_compiled, run
+from mecheval.models.ops.compiled import not_compiled, once_differentiable, run
 
 Rows = Float[Tensor, "... d_model"]
 In = Float[Tensor, "hidden d_model"]
@@ -17,10 +17,11 @@ Model = Float[Tensor, " d_model"]
 
 
 def mlp(x: Rows, W1: In, b1: Hidden, W2: Out, b2: Model) -> Rows:
-    """Between its products one kernel, which keeps the slope of GELU instead of what it is the slope of."""
+    """Compute the MLP; between its products, one kernel saves the slope of GELU for backward."""
     if not_compiled(x, W1, b1, W2, b2) or not x.numel():
         return mlp_ref(x, W1, b1, W2, b2)
-    return _Compiled.apply(x.contiguous(), W1, b1, W2, b2, torch.is_grad_enabled())  # type: ignore[no-untyped-call]
+    weights = W1, b1, W2, b2, torch.is_grad_enabled()
+    return _Compiled.apply(x.contiguous(), *weights)  # type: ignore[no-untyped-call]
 
 
 def mlp_ref(x: Rows, W1: In, b1: Hidden, W2: Out, b2: Model) -> Rows:
@@ -29,9 +30,10 @@ def mlp_ref(x: Rows, W1: In, b1: Hidden, W2: Out, b2: Model) -> Rows:
 
 class _Compiled(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, W1: Tensor, b1: Tensor, W2: Tensor, b2: Tensor, training: bool) -> Tensor:
+    def forward(ctx: Any, x: Tensor, *weights: Any) -> Tensor:
         from mecheval.models.ops.kernels.gelu import forward
 
+        W1, b1, W2, b2, training = weights
         rows = x.view(-1, x.shape[-1])
         hidden = rows @ W1.t()
         slope = torch.empty_like(hidden if training else hidden[:0])
@@ -40,7 +42,7 @@ class _Compiled(torch.autograd.Function):
         return torch.addmm(b2, hidden, W2.t()).view_as(x)
 
     @staticmethod
-    @first_derivative
+    @once_differentiable
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
         from mecheval.models.ops.kernels.gelu import backward
 
@@ -48,4 +50,5 @@ class _Compiled(torch.autograd.Function):
         up, gb1 = g.reshape(rows.shape), hidden.new_zeros(len(W1))
         down = up @ W2
         run(backward, down, slope, gb1)
-        return (down @ W1).view_as(g), down.t() @ rows, gb1, up.t() @ hidden, up.sum(dim=0), None
+        gW1, gW2 = down.t() @ rows, up.t() @ hidden
+        return (down @ W1).view_as(g), gW1, gb1, gW2, up.sum(dim=0), None

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from mecheval.models.ops.compiled import first_derivative, not_compiled, run
+from mecheval.models.ops.compiled import not_compiled, once_differentiable, run
 
 Rows = Float[Tensor, "... channel"]
 Weight = Float[Tensor, " channel"]
@@ -34,7 +34,7 @@ class _CompiledNorm(torch.autograd.Function):
         return y
 
     @staticmethod
-    @first_derivative
+    @once_differentiable
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor, Tensor, None]:
         from mecheval.models.ops.kernels.rms_norm import backward
 

@@ -7,21 +7,21 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from mecheval.models.ops.compiled import first_derivative, not_compiled, run
+from mecheval.models.ops.compiled import not_compiled, once_differentiable, run
 
 Stream = Float[Tensor, "batch time channel"]
 Taps = Float[Tensor, "channel width"]
 Bias = Float[Tensor, " channel"]
-TAPS = 4  # as the kernels have them
+TAPS = 4  # of the compiled kernels
 
 
 def short_conv(x: Stream, weight: Taps, bias: Bias | None = None) -> Stream:
-    """A sum of shifted products: for a few taps faster on CPU than any convolution that would transpose the stream."""
+    """Sum shifted products; on the CPU and for few taps, faster than transposing the stream."""
     return _ShiftedProducts.apply(x, weight, bias)  # type: ignore[no-untyped-call]
 
 
 def short_conv_silu(x: Stream, weight: Taps, bias: Bias | None = None) -> Stream:
-    """silu(y). In one kernel where there is one: the stream is read once instead of once for every tap."""
+    """Return silu(y), if possible by one kernel, which reads the stream once for all taps."""
     if weight.shape[1] > TAPS or not_compiled(x, weight) or not x.numel():
         return F.silu(short_conv(x, weight, bias))
     bias = x.new_zeros(x.shape[2]) if bias is None else bias
@@ -44,7 +44,7 @@ def short_conv_silu_ref(x: Stream, weight: Taps, bias: Bias | None = None) -> St
 
 
 class _ShiftedProducts(torch.autograd.Function):
-    """Adds every shifted product to one tensor, forward and backward; autograd would write one for each."""
+    """Adds all shifted products to one tensor; autograd would create one for each."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
@@ -68,7 +68,7 @@ class _ShiftedProducts(torch.autograd.Function):
 
 
 class _CompiledConvSilu(torch.autograd.Function):
-    """Remembers only its inputs: the backward kernel computes y again."""
+    """Saves only its inputs: the backward kernel computes y again."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
@@ -82,7 +82,7 @@ class _CompiledConvSilu(torch.autograd.Function):
         return y
 
     @staticmethod
-    @first_derivative
+    @once_differentiable
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor, ...]:
         from mecheval.models.ops.kernels.short_conv import backward
 
@@ -93,5 +93,5 @@ class _CompiledConvSilu(torch.autograd.Function):
 
 
 def _taps(weight: Tensor) -> tuple[Tensor, ...]:
-    """From the one on x_t backwards; each contiguous, which halves the time of a product."""
+    """Return the taps from x_t backwards; contiguous ones halve the time of a product."""
     return weight.t().contiguous().unbind()[::-1]

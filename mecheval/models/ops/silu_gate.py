@@ -7,13 +7,13 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from mecheval.models.ops.compiled import first_derivative, not_compiled, run
+from mecheval.models.ops.compiled import not_compiled, once_differentiable, run
 
 Stream = Float[Tensor, "batch time channel"]
 
 
 def silu_gate(y: Stream, z: Stream) -> Stream:
-    """In one kernel where there is one: silu(z) is not kept, and computed again on the way back."""
+    """Return y ∘ silu(z), if possible by a kernel that computes silu(z) again for backward."""
     if not_compiled(y, z):
         return silu_gate_ref(y, z)
     return _CompiledGate.apply(y.contiguous(), z.contiguous())  # type: ignore[no-untyped-call]
@@ -34,7 +34,7 @@ class _CompiledGate(torch.autograd.Function):
         return out
 
     @staticmethod
-    @first_derivative
+    @once_differentiable
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor, Tensor]:
         from mecheval.models.ops.kernels.silu_gate import backward
 

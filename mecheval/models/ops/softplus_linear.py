@@ -1,4 +1,4 @@
-"""Mamba's step sizes: y = softplus(W x + b), of few inputs x."""
+"""Mamba's step sizes: y = softplus(W x + b), for few inputs x."""
 
 from typing import Any
 
@@ -7,24 +7,26 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from mecheval.models.ops.compiled import first_derivative, not_compiled, run
+from mecheval.models.ops.compiled import not_compiled, once_differentiable, run
 
 Inputs = Float[Tensor, "batch time input"]
+Outputs = Float[Tensor, "batch time channel"]
 Weight = Float[Tensor, "channel input"]
 Bias = Float[Tensor, " channel"]
-FEW = 32  # inputs; of more, a matrix product is faster
-GROUP = 4  # inputs that the kernels take at once
+FEW = 32  # inputs; for more, a matrix product is faster
 
 
-def softplus_linear(x: Inputs, weight: Weight, bias: Bias) -> Float[Tensor, "batch time channel"]:
+def softplus_linear(x: Inputs, weight: Weight, bias: Bias) -> Outputs:
     if x.shape[2] > FEW or not x.numel() or not_compiled(x, weight, bias):
         return softplus_linear_ref(x, weight, bias)
+    from mecheval.models.ops.kernels.softplus_linear import GROUP
+
     if missing := -x.shape[2] % GROUP:
         x, weight = F.pad(x, (0, missing)), F.pad(weight, (0, missing))
     return _Compiled.apply(x.contiguous(), weight, bias)  # type: ignore[no-untyped-call]
 
 
-def softplus_linear_ref(x: Inputs, weight: Weight, bias: Bias) -> Float[Tensor, "batch time channel"]:
+def softplus_linear_ref(x: Inputs, weight: Weight, bias: Bias) -> Outputs:
     return F.softplus(F.linear(x, weight, bias))
 
 
@@ -39,7 +41,7 @@ class _Compiled(torch.autograd.Function):
         return y
 
     @staticmethod
-    @first_derivative
+    @once_differentiable
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor, ...]:
         from mecheval.models.ops.kernels.softplus_linear import backward
 

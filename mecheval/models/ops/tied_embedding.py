@@ -1,7 +1,7 @@
-"""An embedding and the head tied to it. Their gradient is one tensor: the head's, with that of the rows added in place.
+"""An embedding and the head tied to it, with one gradient tensor for both.
 
-Autograd by itself would write the rows' gradient into a second tensor as large as the vocabulary, and the sum of both
-into a third.
+The gradient of the rows is added in place to the head's; autograd would write it into a second
+tensor as large as the vocabulary, and the sum of both into a third.
 """
 
 from typing import Any
@@ -17,8 +17,8 @@ Rows = Float[Tensor, "batch time d_model"]
 
 
 def tied_embedding(tokens: Tokens, weight: Weight) -> tuple[Rows, Weight]:
-    """The rows of the tokens, and the weight for the head."""
-    if not tokens.is_cpu:  # where the order of sums in one place would vary
+    """Return the rows of the tokens, and the weight for the head."""
+    if not tokens.is_cpu:  # elsewhere, sums into one row have no fixed order
         return tied_embedding_ref(tokens, weight)
     return _Tied.apply(tokens, weight)  # type: ignore[no-untyped-call]
 
@@ -28,7 +28,7 @@ def tied_embedding_ref(tokens: Tokens, weight: Weight) -> tuple[Rows, Weight]:
 
 
 def few_logits(x: Rows, weight: Weight) -> Float[Tensor, "batch time vocab"]:
-    """Logits with the vocabulary first in memory: of a few rows that product takes two thirds of the time."""
+    """Return logits with the vocabulary first in memory, which is faster for a few rows."""
     return (weight @ x.flatten(end_dim=1).t()).t().view(*x.shape[:2], -1)
 
 
@@ -45,5 +45,5 @@ class _Tied(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[None, Tensor]:
         (tokens,), (rows, head) = ctx.saved_tensors, grads
-        # a product made `head` for this function alone, so that it may be changed
+        # `head` is the result of a matrix product that nothing else uses: it may be changed
         return None, head.index_add_(0, tokens.flatten(), rows.flatten(end_dim=1))

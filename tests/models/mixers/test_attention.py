@@ -1,4 +1,4 @@
-"""Attention worked out again from its equation: one head, one position at a time."""
+"""Attention agrees with its equation, written in numpy: one head, one position at a time."""
 
 import math
 
@@ -7,7 +7,6 @@ import torch
 from support.numpy_reference import (
     assert_agreement,
     assert_built_from,
-    assert_enough,
     at_every_shape,
     numbers,
     recorded,
@@ -28,7 +27,7 @@ CASES = at_every_shape(
 )
 
 
-def by_hand(w, x, heads=1):
+def reference(w, x, heads=1):
     d_model, d_head = x.shape[-1], x.shape[-1] // heads
     y, scores = np.empty_like(x), np.zeros((len(x), heads, x.shape[1], x.shape[1]))
     for b, t in np.ndindex(x.shape[:2]):
@@ -43,15 +42,15 @@ def by_hand(w, x, heads=1):
     return y, scores
 
 
-def test_every_head_reads_what_the_equation_says():
+def test_the_output_is_the_equation():
     for case in CASES:
-        mixer, x = case.drawn(Attention)
-        y, scores = by_hand(numbers(mixer), x.double().numpy(), **case.options)
+        mixer, x = case.draw(Attention)
+        y, scores = reference(numbers(mixer), x.double().numpy(), **case.options)
         assert_agreement(case, mixer, x, y, scores=scores)
 
 
 def attention_ref(q, k, v):
-    """By a recurrence over the sources: a softmax that sees one more of them is the old one, weighed anew."""
+    """Compute a recurrence over the sources that rescales the softmax for each new one."""
     d_head, time = q.shape[-1], q.shape[1]
     highest, total, read = torch.full_like(q[..., :1], -torch.inf), torch.zeros_like(q[..., :1]), torch.zeros_like(v)
     for s in range(time):
@@ -63,12 +62,11 @@ def attention_ref(q, k, v):
     return read / total
 
 
-def test_it_is_the_mixer_of_plain_operations():
+def test_it_equals_the_mixer_built_from_plain_ops():
     assert_built_from({"mixers.attention.causal_attention": attention_ref}, Attention, CASES)
 
 
-def test_there_are_enough_cases_and_some_look_everywhere_alike_and_some_at_one_place():
-    assert_enough(CASES)
+def test_some_cases_attend_uniformly_and_some_to_one_source():
     late = [scores[:, :, 32:] for scores in recorded("scores", Attention, CASES, time=64)]
     assert min(float(scores[:, :, -1].max()) for scores in late) < 1.001 / 64
     assert max(float(scores.max()) for scores in late) > 0.999

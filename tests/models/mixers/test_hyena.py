@@ -1,4 +1,4 @@
-"""Hyena worked out again: every tap of both filters, every output by its sum."""
+"""Hyena agrees with numpy: filter taps from positions, outputs by direct sums."""
 
 import math
 
@@ -9,9 +9,8 @@ from support.numpy_reference import (
     MAX_LEN,
     assert_agreement,
     assert_built_from,
-    assert_enough,
     at_every_shape,
-    convolved,
+    convolve,
     numbers,
 )
 
@@ -32,14 +31,14 @@ CASES = at_every_shape(
 )
 
 
-def by_hand(w, x, decay):
+def reference(w, x, decay):
     short = w["short_conv.weight"][:, 0, ::-1].T  # the last tap is on the present token
     long = np.array([long_tap(w, i, decay) for i in range(x.shape[1])])
     y = np.empty_like(x)
     for b in range(len(x)):
         z = x[b] @ w["in_proj.weight"].T + w["in_proj.bias"]
-        x1, x2, v = np.split(convolved(z, short) + w["short_conv.bias"], 3, axis=1)
-        out = convolved(x1 * v, long) + w.get("D", 0) * x1 * v
+        x1, x2, v = np.split(convolve(z, short) + w["short_conv.bias"], 3, axis=1)
+        out = convolve(x1 * v, long) + w.get("D", 0) * x1 * v
         y[b] = (x2 * out) @ w["out_proj.weight"].T + w["out_proj.bias"]
     return y
 
@@ -53,7 +52,7 @@ def long_tap(w, i, decay):
 
 
 def rates(mixer, factor):
-    """The decay as float32 keeps it, after a look at whether it is the right one."""
+    """Return the decay in float32, after checking its values."""
     channels = len(mixer.filter.decay)
     slow, fast = -math.log(0.01) / 1.5, -math.log(0.01) / 0.3
     expected = [factor * (slow + (fast - slow) * c / max(channels - 1, 1)) for c in range(channels)]
@@ -64,21 +63,20 @@ def rates(mixer, factor):
 
 def test_the_output_is_the_gated_sum():
     for case in CASES:
-        mixer, x = case.drawn(Hyena)
+        mixer, x = case.draw(Hyena)
         w, decay = numbers(mixer), rates(mixer, case.scaled.get("filter.decay", 1))
         assert ("D" in w) == case.options.get("skip", False)
-        assert_agreement(case, mixer, x, by_hand(w, x.double().numpy(), decay))
+        assert_agreement(case, mixer, x, reference(w, x.double().numpy(), decay))
 
 
-def test_it_is_the_mixer_of_plain_operations():
+def test_it_equals_the_mixer_built_from_plain_ops():
     twins = {"layers.short_conv": short_conv_ref, "mixers.hyena.long_conv": long_conv_ref}
     assert_built_from(twins, Hyena, CASES)
 
 
-def test_there_are_enough_cases_and_some_filters_never_fall_and_some_at_once():
-    assert_enough(CASES)
+def test_some_cases_use_the_fft_and_filters_decay_never_and_at_once():
     assert any(case.time > TOEPLITZ_UP_TO for case in CASES)
-    rates = torch.cat([case.drawn(Hyena)[0].filter.decay for case in CASES])
-    second = torch.exp(-rates / (MAX_LEN - 1))  # the second tap is the first one times this, but for the MLP
+    rates = torch.cat([case.draw(Hyena)[0].filter.decay for case in CASES])
+    second = torch.exp(-rates / (MAX_LEN - 1))  # what the decay multiplies the second tap by
     assert float(second.min()) < 1e-9
     assert float(second.max()) == 1

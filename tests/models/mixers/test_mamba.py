@@ -1,4 +1,4 @@
-"""Mamba worked out again by its recurrence, and beside the packages that implement it."""
+"""Mamba agrees with its recurrence, written in numpy, and with other packages."""
 
 import math
 
@@ -10,9 +10,8 @@ from support.numpy_reference import (
     Case,
     assert_agreement,
     assert_built_from,
-    assert_enough,
     at_every_shape,
-    convolved,
+    convolve,
     numbers,
     recorded,
     silu,
@@ -35,17 +34,17 @@ CASES = at_every_shape(
     (4, {"d_state": 5}, {"dt_proj.bias": 10}),
     (4, {"d_state": 5}, {"dt_proj.bias": -100}),
 )
-WITHOUT_CONVOLUTION = at_every_shape((3, {"d_conv": 0}))  # which no package has
+WITHOUT_CONVOLUTION = at_every_shape((3, {"d_conv": 0}))  # not in other packages
 
 
-def by_hand(w, x):
+def reference(w, x):
     d_inner, d_state = w["A_log"].shape
     dt_rank = math.ceil(x.shape[-1] / 16)
     y, states = np.empty_like(x), np.empty((*x.shape[:2], d_inner, d_state))
     for b in range(len(x)):
         stream, gate = np.split(x[b] @ w["in_proj.weight"].T, 2, axis=1)
         if "conv.weight" in w:  # its last tap is on the present token
-            stream = convolved(stream, w["conv.weight"][:, 0, ::-1].T) + w["conv.bias"]
+            stream = convolve(stream, w["conv.weight"][:, 0, ::-1].T) + w["conv.bias"]
         h = np.zeros((d_inner, d_state))
         for t, u in enumerate(silu(stream)):
             selected = w["x_proj.weight"] @ u
@@ -59,18 +58,17 @@ def by_hand(w, x):
 
 def test_the_output_is_the_recurrence():
     for case in CASES + WITHOUT_CONVOLUTION:
-        mixer, x = case.drawn(Mamba)
-        y, states = by_hand(numbers(mixer), x.double().numpy())
+        mixer, x = case.draw(Mamba)
+        y, states = reference(numbers(mixer), x.double().numpy())
         assert_agreement(case, mixer, x, y, state=states)
 
 
-def test_it_is_the_mixer_of_plain_operations():
+def test_it_equals_the_mixer_built_from_plain_ops():
     twins = {"layers.short_conv_silu": short_conv_silu_ref, "mixers.mamba.selective_scan": selective_scan_ref}
     assert_built_from(twins, Mamba, CASES + WITHOUT_CONVOLUTION)
 
 
-def test_there_are_enough_cases_and_some_decays_are_0_and_some_1():
-    assert_enough(CASES)
+def test_some_cases_decay_to_0_and_some_not_at_all():
     decays = torch.cat([torch.exp(-dt.flatten()) for dt in recorded("dt", Mamba, CASES)])
     assert float(decays.min()) == 0
     assert float(decays.max()) == 1
@@ -81,7 +79,7 @@ def test_the_same_weights_give_the_same_output_in(package):
     build = {"transformers": in_transformers, "mambapy": in_mambapy}[package]
     names = {here: there for here, there, *_ in table("mamba")}
     for case in CASES:
-        mixer, x = case.drawn(Mamba)
+        mixer, x = case.draw(Mamba)
         peer = build(case.d_model, **case.options)
         peer.load_state_dict({there: mixer.get_parameter(here) for here, there in names.items()})
         with pytest.MonkeyPatch.context() as patch, torch.no_grad():
@@ -103,11 +101,11 @@ def in_mambapy(d_model, d_state=16, expand=2, d_conv=4, backend=None):
     return mambapy.MambaBlock(mambapy.MambaConfig(**sizes, n_layers=1))
 
 
-def test_the_scan_reads_what_mamba_ssms_reference_reads(monkeypatch):
+def test_the_scan_agrees_with_mamba_ssms_reference(monkeypatch):
     reason = "needs mamba-ssm and triton"
     peer = pytest.importorskip("mamba_ssm.ops.selective_scan_interface", reason=reason, exc_type=ImportError)
     monkeypatch.setattr(torch.Tensor, "float", torch.Tensor.double)  # it would compute in float32
-    mixer, x = Case(2, 33, 17, {}).drawn(Mamba)
+    mixer, x = Case(2, 33, 17, {}).draw(Mamba)
     with record(mixer.double(), ["conv_out", "dt", "ssm_out"]) as seen, torch.no_grad():
         mixer(x.double())
         B, C = mixer.x_proj(seen["conv_out"])[..., mixer.dt_rank :].chunk(2, dim=-1)

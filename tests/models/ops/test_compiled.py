@@ -5,8 +5,7 @@ import torch
 from support.strategies import draw
 
 from mecheval.models.ops.rms_norm import rms_norm
-from mecheval.models.ops.selective_read import selective_read
-from mecheval.models.ops.selective_scan import selective_scan
+from mecheval.models.ops.selective_scan import selective_read, selective_scan
 
 DENORMAL = torch.tensor(1e-40)
 
@@ -35,7 +34,7 @@ def test_a_kernel_that_fails_leaves_denormals_as_it_found_them(flushed):
     assert bool(DENORMAL * 1 == 0) == flushed
 
 
-def test_who_wants_a_second_derivative_is_told_that_there_is_none():
+def test_a_second_derivative_is_an_error():
     x = torch.randn(2, 3, generator=torch.Generator().manual_seed(0), requires_grad=True)
     (slope,) = torch.autograd.grad(rms_norm(x, torch.ones(3), 1e-5).square().sum(), x, create_graph=True)
     with pytest.raises(RuntimeError, match="once_differentiable"):
@@ -43,7 +42,7 @@ def test_who_wants_a_second_derivative_is_told_that_there_is_none():
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_a_state_that_decays_ends_in_nothing_and_not_in_denormals(flushed, dtype):
+def test_a_decaying_state_ends_in_zero_and_not_in_denormals(flushed, dtype):
     time = 900
     x = torch.zeros(1, time, 1, dtype=dtype)
     x[0, 0] = 1
@@ -58,7 +57,7 @@ def test_a_state_that_decays_ends_in_nothing_and_not_in_denormals(flushed, dtype
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("sign", [-1, 1])
-def test_a_state_that_grows_beyond_all_numbers_is_not_a_number_and_no_other_channel_is_touched(dtype, sign):
+def test_an_overflowing_state_is_not_finite_and_leaves_other_channels_alone(dtype, sign):
     x, dt, A, B, C, D = (tensor.detach() for tensor in draw((1, 6, 3, 2), dtype=dtype))
     dt, A = sign * dt.abs(), sign * A.abs()
     dt[0, 3, 1] = sign * 1e6

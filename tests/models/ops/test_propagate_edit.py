@@ -1,4 +1,4 @@
-"""An edited state goes on from where it was edited: the truth is the recurrence started again from the state put in."""
+"""Later states follow from an edited one as if the recurrence had restarted there."""
 
 import pytest
 import torch
@@ -23,8 +23,8 @@ class Scan:
         dt = self.dt[row, t]
         return torch.exp(dt[:, None] * self.A) * h + torch.outer(dt * self.x[row, t], self.B[row, t])
 
-    def went_on(self, edited):
-        return selective_scan.went_on(self.dt, self.A, self.states, edited)
+    def propagate_edit(self, edited):
+        return selective_scan.propagate_edit(self.dt, self.A, self.states, edited)
 
 
 class Delta:
@@ -41,8 +41,8 @@ class Delta:
         heads = zip(S, self.k[row, t], self.v[row, t], self.beta[row, t], strict=True)
         return torch.stack([S + beta * torch.outer(k, v - k @ S) for S, k, v, beta in heads])
 
-    def went_on(self, edited):
-        return delta_rule.went_on(self.k, self.beta, self.states, edited)
+    def propagate_edit(self, edited):
+        return delta_rule.propagate_edit(self.k, self.beta, self.states, edited)
 
 
 @pytest.fixture(params=[Scan, Delta])
@@ -50,8 +50,8 @@ def kind(request):
     return request.param
 
 
-def started_again(recurrence, edits):
-    """Token by token; where (row, t) is edited, from what was put in."""
+def restart(recurrence, edits):
+    """Compute token by token, continuing from each edit (row, t)."""
     rows = []
     for row in range(BATCH):
         state, states = torch.zeros_like(recurrence.states[0, 0]), []
@@ -83,49 +83,49 @@ def with_edits(states, edits):
     ],
     ids=["middle", "first", "last", "elsewhere in every row", "twice", "side by side", "everywhere"],
 )
-def test_the_recurrence_goes_on_from_what_was_put_in(kind, dtype, places):
+def test_the_recurrence_continues_from_an_edit(kind, dtype, places):
     recurrence = kind(dtype)
     draw = torch.Generator().manual_seed(1)
     edits = {place: torch.randn(recurrence.states.shape[2:], generator=draw).to(dtype) for place in places}
-    truth = started_again(recurrence, edits)
-    found = recurrence.went_on(with_edits(recurrence.states, edits))
-    assert (found - truth).abs().max() <= TOLERANCE[dtype]
+    truth = restart(recurrence, edits)
+    result = recurrence.propagate_edit(with_edits(recurrence.states, edits))
+    assert (result - truth).abs().max() <= TOLERANCE[dtype]
     for (row, t), value in edits.items():
-        assert torch.equal(found[row, t], value), "what was put in is there to the bit"
+        assert torch.equal(result[row, t], value), "an edit is kept to the bit"
     for row in range(BATCH):
         first = min((t for edited, t in places if edited == row), default=TIME)
-        assert torch.equal(found[row, :first], recurrence.states[row, :first]), "nothing happens before an edit"
+        assert torch.equal(result[row, :first], recurrence.states[row, :first]), "nothing happens before an edit"
 
 
 @pytest.mark.parametrize("which", [0, -1])
-def test_one_number_of_a_state_is_an_edit(kind, which):
+def test_changing_one_number_of_a_state_is_an_edit(kind, which):
     recurrence = kind(torch.float64)
     value = recurrence.states[1, 3].clone()
     value.view(-1)[which] += 1
-    found = recurrence.went_on(with_edits(recurrence.states, {(1, 3): value}))
-    assert (found - started_again(recurrence, {(1, 3): value})).abs().max() <= TOLERANCE[torch.float64]
+    result = recurrence.propagate_edit(with_edits(recurrence.states, {(1, 3): value}))
+    assert (result - restart(recurrence, {(1, 3): value})).abs().max() <= TOLERANCE[torch.float64]
 
 
 def test_without_an_edit_no_bit_changes(kind):
     recurrence = kind(torch.float32)
-    assert recurrence.went_on(recurrence.states) is recurrence.states
-    assert torch.equal(recurrence.went_on(recurrence.states.clone()), recurrence.states)
+    assert recurrence.propagate_edit(recurrence.states) is recurrence.states
+    assert torch.equal(recurrence.propagate_edit(recurrence.states.clone()), recurrence.states)
 
 
-def test_the_edited_tensors_are_left_as_they_are(kind):
+def test_the_inputs_are_not_changed(kind):
     recurrence = kind(torch.float64)
     edited = with_edits(recurrence.states, {(0, 2): torch.ones_like(recurrence.states[0, 2])})
     before = recurrence.states.clone(), edited.clone()
-    recurrence.went_on(edited)
+    recurrence.propagate_edit(edited)
     assert torch.equal(recurrence.states, before[0])
     assert torch.equal(edited, before[1])
 
 
-def test_gradients_reach_what_was_put_in_through_all_that_follows(kind):
+def test_gradients_reach_an_edit_through_later_states(kind):
     recurrence = kind(torch.float64)
     value = torch.ones_like(recurrence.states[0, 2]).requires_grad_()
-    last = recurrence.went_on(with_edits(recurrence.states, {(0, 2): value}))[0, -1]
+    last = recurrence.propagate_edit(with_edits(recurrence.states, {(0, 2): value}))[0, -1]
     gradient = torch.autograd.grad(last.sum(), value)[0]
-    moved = started_again(recurrence, {(0, 2): (value + 1e-6).detach()})[0, -1]
-    plain = started_again(recurrence, {(0, 2): value.detach()})[0, -1]
+    moved = restart(recurrence, {(0, 2): (value + 1e-6).detach()})[0, -1]
+    plain = restart(recurrence, {(0, 2): value.detach()})[0, -1]
     assert gradient.sum() == pytest.approx(float((moved - plain).sum() / 1e-6), rel=1e-6)

@@ -1,4 +1,4 @@
-"""What is read at one token is what the scan gives there, in values and gradients, at any shape and decay."""
+"""Reading one token equals the scan there, in values and gradients, at any shape and decay."""
 
 import pytest
 import torch
@@ -7,9 +7,8 @@ from hypothesis import strategies as st
 from support.strategies import DECAYS, SHAPES, draw
 from support.task_facts import largest, relative_error
 
-from mecheval.models.ops.reads import gathered
-from mecheval.models.ops.selective_read import selective_read
-from mecheval.models.ops.selective_scan import selective_scan_ref
+from mecheval.models.ops import gather_reads
+from mecheval.models.ops.selective_scan import selective_read, selective_scan_ref
 
 
 def positions(shape, seed):
@@ -25,11 +24,11 @@ def results(read, inputs, signs=torch.clone):
 
 
 def read_at(at, backend="auto"):
-    return lambda x, dt, A, B, C, D: selective_read(x, dt, A, B, gathered(C, at), D, at, backend=backend)
+    return lambda x, dt, A, B, C, D: selective_read(x, dt, A, B, gather_reads(C, at), D, at, backend=backend)
 
 
 def plain_at(at):
-    return lambda *inputs: gathered(selective_scan_ref(*inputs), at)
+    return lambda *inputs: gather_reads(selective_scan_ref(*inputs), at)
 
 
 @settings(max_examples=300)
@@ -38,9 +37,9 @@ def plain_at(at):
 @example(shape=(2, 33, 65, 16), seed=0, decays=(-6, 4))
 def test_it_is_the_equation_in_float64(shape, seed, decays):
     inputs, at = draw(shape, seed, decays), positions(shape, seed)
-    found, expected = results(read_at(at), inputs), results(plain_at(at), inputs)
+    result, expected = results(read_at(at), inputs), results(plain_at(at), inputs)
     for name, exact in expected.items():
-        assert relative_error(found[name], exact, least=1e-270) <= 1e-9, name
+        assert relative_error(result[name], exact, least=1e-270) <= 1e-9, name
 
 
 @settings(max_examples=100)
@@ -48,25 +47,25 @@ def test_it_is_the_equation_in_float64(shape, seed, decays):
 def test_it_is_the_equation_in_float32(shape, seed, decays):
     inputs, at = draw(shape, seed, decays, torch.float32), positions(shape, seed)
     doubled = [tensor.detach().double().requires_grad_() for tensor in inputs]
-    found, expected = results(read_at(at), inputs), results(plain_at(at), doubled)
+    result, expected = results(read_at(at), inputs), results(plain_at(at), doubled)
     x, dt, A, B, C, D = (tensor.detach() for tensor in doubled)
     positive = [tensor.requires_grad_() for tensor in (x.abs(), dt, A, B.abs(), C.abs(), D.abs())]
     terms = results(plain_at(at), positive, torch.abs)  # if nothing cancelled
     for name, exact in expected.items():
         slack = 4 * torch.finfo(torch.float32).eps * largest(terms[name]) + 1e-25
-        assert largest(found[name] - exact) <= 1e-5 * largest(exact) + slack, name
+        assert largest(result[name] - exact) <= 1e-5 * largest(exact) + slack, name
 
 
 @pytest.mark.parametrize("backend", ["auto", "numba", "torch"])
 def test_every_backend_reads_the_same(backend):
     shape = (3, 9, 20, 4)
     inputs, at = draw(shape), positions(shape, 0)
-    found, expected = results(read_at(at, backend), inputs), results(plain_at(at), inputs)
+    result, expected = results(read_at(at, backend), inputs), results(plain_at(at), inputs)
     for name, exact in expected.items():
-        torch.testing.assert_close(found[name], exact, rtol=1e-9, atol=1e-12)
+        torch.testing.assert_close(result[name], exact, rtol=1e-9, atol=1e-12)
 
 
-def test_what_comes_after_the_token_has_no_part_in_it():
+def test_later_tokens_have_no_gradient():
     shape = (2, 9, 5, 4)
     inputs, at = draw(shape), torch.tensor([[3], [0]])
     gradients = torch.autograd.grad(read_at(at)(*inputs).sum(), inputs[:2])

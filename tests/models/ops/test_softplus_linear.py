@@ -1,4 +1,4 @@
-"""softplus(W x + b) is its equation, in values and gradients, and torch's own."""
+"""softplus(W x + b) equals its equation and torch's own, in values and gradients."""
 
 import math
 
@@ -12,7 +12,7 @@ from mecheval.models.ops.softplus_linear import FEW, softplus_linear, softplus_l
 SHAPES = [(1, 1, 1, 1), (2, 3, 4, 7), (3, 5, 1, 65), (2, 67, 4, 128), (2, 2, FEW, 16), (1, 3, FEW + 1, 16)]
 
 
-def drawn(batch, time, inputs, channels, scale=3.0, dtype=torch.float64):
+def draw_inputs(batch, time, inputs, channels, scale=3.0, dtype=torch.float64):
     rng = torch.Generator().manual_seed(batch + time + inputs + channels)
     shapes = (batch, time, inputs), (channels, inputs), (channels,)
     return [(scale * torch.randn(shape, generator=rng, dtype=dtype)).requires_grad_() for shape in shapes]
@@ -25,19 +25,19 @@ def test_it_is_its_equation_in_values_and_gradients(shape, scale):
         return torch.logaddexp(x @ weight.T + bias, torch.zeros(()).double())  # torch's own stops at 20
 
     if shape[2] <= FEW:
-        assert largest_error(softplus_linear, equation, drawn(*shape, scale)) < 1e-10
-    assert largest_error(softplus_linear, softplus_linear_ref, drawn(*shape, scale, torch.float32)) < 1e-4
+        assert largest_error(softplus_linear, equation, draw_inputs(*shape, scale)) < 1e-10
+    assert largest_error(softplus_linear, softplus_linear_ref, draw_inputs(*shape, scale, torch.float32)) < 1e-4
 
 
 @pytest.mark.parametrize("value", [0.0, -0.0, 19.0, 21.0, 90.0, -20.0, -80.0, 1e30, math.inf, math.nan])
-def test_of_what_is_small_large_or_no_number_it_is_torch_s(value):
+def test_tiny_large_and_non_finite_inputs_agree_with_torch(value):
     bias = torch.full((20,), value)
-    found = softplus_linear(torch.zeros(1, 1, 1), torch.ones(20, 1), bias)[0, 0]
-    torch.testing.assert_close(found, F.softplus(bias), rtol=1e-6, atol=1e-37, equal_nan=True)
+    result = softplus_linear(torch.zeros(1, 1, 1), torch.ones(20, 1), bias)[0, 0]
+    torch.testing.assert_close(result, F.softplus(bias), rtol=1e-6, atol=1e-37, equal_nan=True)
 
 
-def test_strewn_memory_and_nothing_at_all_are_taken_too():
-    x, weight, bias = drawn(2, 3, 4, 7)
+def test_strided_and_empty_inputs_are_accepted():
+    x, weight, bias = draw_inputs(2, 3, 4, 7)
     wide = torch.cat([x, x], dim=-1)
     torch.testing.assert_close(softplus_linear(wide[..., :4], weight, bias), softplus_linear_ref(x, weight, bias))
     assert softplus_linear(torch.zeros(0, 3, 4), torch.ones(7, 4), torch.ones(7)).shape == (0, 3, 7)

@@ -1,4 +1,4 @@
-"""One gradient for embedding and head: the one autograd finds by itself, whatever of both is used."""
+"""The one gradient of embedding and head is autograd's, whichever of both is used."""
 
 import pytest
 import torch
@@ -20,10 +20,10 @@ def both(rows, head):
 )
 def test_the_gradient_is_autograds_own(loss):
     weight = torch.randn(7, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).requires_grad_()
-    found, expected = (
+    result, expected = (
         torch.autograd.grad(loss(*tied(TOKENS, weight)), weight)[0] for tied in (tied_embedding, tied_embedding_ref)
     )
-    torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(result, expected, rtol=1e-12, atol=1e-12)
 
 
 def test_two_passes_add_up():
@@ -34,15 +34,15 @@ def test_two_passes_add_up():
     assert torch.equal(weight.grad, 2 * once)
 
 
-def test_what_is_not_trained_has_no_gradient():
+def test_a_frozen_weight_has_no_gradient():
     rows, head = tied_embedding(TOKENS, torch.ones(7, 4))
     assert not rows.requires_grad
     assert not head.requires_grad
 
 
-def test_few_logits_are_those_of_the_head_with_the_vocabulary_first_in_memory():
+def test_few_logits_have_the_vocabulary_first_in_memory():
     rng = torch.Generator().manual_seed(0)
     x, weight = (torch.randn(size, generator=rng, dtype=torch.float64) for size in ((5, 2, 4), (7, 4)))
-    found = few_logits(x, weight)
-    torch.testing.assert_close(found, few_logits_ref(x, weight))
-    assert found.flatten(end_dim=1).t().is_contiguous()
+    result = few_logits(x, weight)
+    torch.testing.assert_close(result, few_logits_ref(x, weight))
+    assert result.flatten(end_dim=1).t().is_contiguous()

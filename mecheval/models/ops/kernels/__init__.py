@@ -1,1 +1,1 @@
-"""Ops, compiled. Imported only when one runs."""
+"""Compiled ops, for one thread; imported only when one runs."""

@@ -1,17 +1,19 @@
-"""What single tokens see of those before them, and its gradients, compiled for one thread. Keys and values are the
-stream itself."""
+"""Attention of single tokens over those before them, and its gradients.
+
+Keys and values are the stream itself.
+"""
 
 import numpy as np
 from numba import njit
 
 from mecheval.models.ops.kernels.exponential import decay
 
-FAST = {"reassoc", "contract"}  # sums over channels and sources may change their order
+FAST = {"reassoc", "contract"}  # sums over channels and sources may be reordered
 
 
 @njit(cache=True, fastmath=FAST, error_model="numpy")
 def forward(q, x, at, scale, shares, y):
-    """Writes softmax(scale q·x) over the tokens up to the one that asks, and the mean of x by these shares."""
+    """Write `shares`, softmax(scale q·x) up to the token that reads, and `y`, the mean of x by them."""
     heads, reads, channels = q.shape
     zero, one, scale, each = x.dtype.type(0), x.dtype.type(1), x.dtype.type(scale), at.shape[1]
     for h in range(heads):
@@ -36,7 +38,7 @@ def forward(q, x, at, scale, shares, y):
 
 @njit(cache=True, fastmath=FAST, error_model="numpy")
 def backward(q, x, at, scale, shares, g, gq, gx):
-    """Writes `gq` and adds to `gx`, given `g`, the gradient of the means."""
+    """Write `gq` and add to `gx`, given `g`, the gradient of the means."""
     heads, reads, channels = q.shape
     zero, scale, each = x.dtype.type(0), x.dtype.type(scale), at.shape[1]
     for h in range(heads):

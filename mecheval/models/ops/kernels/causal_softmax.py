@@ -1,16 +1,18 @@
-"""The softmax of causal attention and its gradient, compiled for one thread, each in place: what is not seen is passed
-over, and nothing between the products is written twice."""
+"""The softmax of causal attention and its gradient, both in place.
+
+The future is skipped, and nothing between the products is written twice.
+"""
 
 from numba import njit
 
 from mecheval.models.ops.kernels.exponential import decay
 
-FAST = {"reassoc", "contract"}  # sums over sources may change their order
+FAST = {"reassoc", "contract"}  # sums over sources may be reordered
 
 
 @njit(cache=True, fastmath=FAST, error_model="numpy")
 def forward(x, scale):
-    """From products of queries and keys to weights: the softmax of `scale` times a row up to the diagonal, then 0."""
+    """Turn products of queries and keys into weights: softmax(scale · row) up to the diagonal, else 0."""
     documents, time, _ = x.shape
     zero, one, scale = x.dtype.type(0), x.dtype.type(1), x.dtype.type(scale)
     for b in range(documents):
@@ -29,7 +31,7 @@ def forward(x, scale):
 
 @njit(cache=True, fastmath=FAST, error_model="numpy")
 def backward(weights, g, scale):
-    """From the gradient of the weights to that of the products."""
+    """Turn the gradient of the weights into that of the products."""
     documents, time, _ = weights.shape
     zero, scale = g.dtype.type(0), g.dtype.type(scale)
     for b in range(documents):

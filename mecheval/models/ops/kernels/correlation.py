@@ -1,6 +1,7 @@
-"""Σ_n B_n C_{n+l} for few l and its gradients, compiled for one thread.
+"""Σ_n B_n C_{n+l} for few l, and its gradients.
 
-What is 0 stays 0: AdamW divides by a gradient's size and would move weights by the rounding that an FFT leaves there.
+What is 0 stays 0: AdamW divides by a gradient's size and would move weights by the rounding errors
+of an FFT.
 """
 
 import numpy as np
@@ -9,7 +10,7 @@ from numba import njit
 
 @njit(cache=True, fastmath={"contract"}, error_model="numpy")
 def forward(B, C, k):
-    """Writes `k`, a row for each channel, summed in double precision: the terms are many."""
+    """Write `k`, a row for each channel; the many terms are summed in double precision."""
     channels, d_state = B.shape
     lags = k.shape[1]
     c, sums = np.zeros(d_state + lags), np.empty(lags)
@@ -24,7 +25,7 @@ def forward(B, C, k):
 
 @njit(cache=True, fastmath={"contract"}, error_model="numpy")
 def backward(B, C, g, gB, gC):
-    """Writes `gB` and `gC`, given `g`, the gradient of k."""
+    """Write `gB` and `gC`, given `g`, the gradient of k."""
     channels, d_state = B.shape
     for channel in range(channels):
         b, c, to_b, to_c = B[channel], C[channel], gB[channel], gC[channel]

@@ -1,18 +1,19 @@
-"""Cross-entropy of columns of logits, and its gradient, compiled for one thread."""
+"""Cross-entropy of columns of logits, and its gradient."""
 
 import numpy as np
 from numba import njit
 
 from mecheval.models.ops.kernels.exponential import decay
 
-BLOCK = 64  # tokens whose exponentials are summed up first: a single sum of thousands would lose a digit
+BLOCK = 64  # tokens in a partial sum: a single sum of thousands would lose a digit
 
 
 @njit(cache=True, fastmath={"contract"}, error_model="numpy")
 def forward(logits, highest, answers, losses, slopes):
-    """Writes the loss of each column, and how their mean changes with a logit: (softmax − 1 at the answer) / columns.
+    """Write each column's loss, and the gradient of their mean: (softmax − 1 at the answer) / columns.
 
-    The vocabulary comes first in memory, so that all columns go side by side. The highest logit of each is given.
+    The vocabulary comes first in memory, so that columns are the vectors. `highest` holds each
+    column's highest logit.
     """
     vocab, columns = logits.shape
     one, total, part = logits.dtype.type(1), np.zeros_like(highest), np.zeros_like(highest)

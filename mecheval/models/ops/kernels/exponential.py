@@ -1,4 +1,4 @@
-"""exp, decay and log1p for other kernels: of a scalar, in its own precision, in loops that LLVM turns into vectors."""
+"""exp, decay and log1p of a scalar in its own precision, in a form that LLVM vectorises."""
 
 import math
 
@@ -6,21 +6,23 @@ import numpy as np
 from numba import types
 from numba.extending import overload
 
-# exp(r) = 1 + r + r² q(r) for |r| ≤ ln(2)/2, with q of degree 4 fitted for the least relative error (3e-9). The leading
-# ones are exact, so that dt = 0 keeps the state to the bit and slow decays stay accurate over many steps.
+# exp(r) = 1 + r + r² q(r) for |r| ≤ ln(2)/2, with q of degree 4 fitted for the least relative error
+# (3e-9). The leading ones are exact, so that dt = 0 keeps the state to the bit and slow decays stay
+# accurate over many steps.
 Q0, Q1, Q2, Q3, Q4 = np.array([0.49999994, 0.16666521, 0.04166839, 0.008368745, 0.001381454], np.float32)
 ONE, LOG2_E = np.float32(1), np.float32(math.log2(math.e))
-# ln 2 in two parts, the first with so few bits that its products with whole numbers below 2⁸ are exact
+# ln 2 in two parts; the first has so few bits that its products with integers below 2⁸ are exact
 LN2_HIGH, LN2_LOW = np.float32(0.693359375), np.float32(math.log(2) - 0.693359375)
-# Added to |x| < 2²², it rounds to a whole number k and leaves k + 127, the exponent of 2ᵏ, in the lowest bits.
+# Added to |x| < 2²², it rounds to an integer k and leaves k + 127, the exponent of 2ᵏ, in the
+# lowest bits.
 ROUND, EXPONENT = np.float32(1.5 * 2**23 + 127), np.int32(23)
 # Beyond these 2ᵏ has no normal exponent: k = −127 gives 0 and k = 128 infinity.
 LOWEST, HIGHEST = np.float32(-88), np.float32(88.8)
-# The same without the 127: added to the bits of a number, k in their highest place multiplies it by 2ᵏ.
+# The same without the 127: k, added to the exponent bits of a number, multiplies it by 2ᵏ.
 WHOLE, LN2 = np.float32(1.5 * 2**23), np.float32(math.log(2))
 # The same with q of degree 3, which errs by 1e-7, as much as the rounding.
 D0, D1, D2, D3 = np.array([0.49999231, 0.16667114, 0.041890115, 0.0083125243], np.float32)
-FADED = np.float32(-87.3)  # whose exponential is the least normal number
+FADED = np.float32(-87.3)  # its exponential is the smallest normal number
 
 # log(1 + x) = x p(x) for 0 ≤ x ≤ 1, with p of degree 8 fitted for the least relative error (3e-8)
 L0, L1, L2, L3, L4, L5, L6, L7, L8 = np.array(
@@ -40,10 +42,10 @@ L0, L1, L2, L3, L4, L5, L6, L7, L8 = np.array(
 
 
 def exp(x):
-    """Compiled as `_exp`: of a scalar, in its own precision. numba's own vectorises only where SVML is installed."""
+    """Return exp(x), compiled as `_exp`; numba's own vectorises only where SVML is installed."""
 
 
-# `reassoc` would undo the rounding and join the two parts of ln 2, so this function has its own flags.
+# `reassoc` would undo the rounding and join the two parts of ln 2, hence flags of its own
 @overload(exp, jit_options={"fastmath": {"contract"}})
 def _exp(x):
     if x != types.float32:
@@ -63,7 +65,7 @@ def _exp(x):
 
 
 def decay(x):
-    """Compiled as `_decay`: exp in half of its time, where x is small enough for a finite one. Never quite 0."""
+    """Return exp(x) in half of its time, for x with a finite one, and never quite 0."""
 
 
 @overload(decay, jit_options={"fastmath": {"contract"}})
@@ -84,7 +86,7 @@ def _decay(x):
 
 
 def log1p(x):
-    """Compiled as `_log1p`: of a scalar from 0 to 1."""
+    """Return log(1 + x) for x from 0 to 1, compiled as `_log1p`."""
 
 
 @overload(log1p, jit_options={"fastmath": {"contract"}})

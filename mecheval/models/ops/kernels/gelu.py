@@ -1,4 +1,4 @@
-"""GELU with its slope, and its gradient, compiled for one thread."""
+"""GELU with its slope, and its gradient."""
 
 import math
 
@@ -9,13 +9,14 @@ from numba.extending import overload
 from mecheval.models.ops.kernels.exponential import decay
 
 DENSITY, HALF_ROOT = 1 / math.sqrt(2 * math.pi), math.sqrt(0.5)
-# 1 − Φ(z) = exp(−z²/2) t p(t) for z ≥ 0, with t = 1 / (1 + 0.275 z) and p of degree 5 fitted for the least error (5e-9)
+# 1 − Φ(z) = exp(−z²/2) t p(t) for z ≥ 0, with t = 1 / (1 + 0.275 z) and p of degree 5 fitted for the
+# least error (5e-9)
 NEAR, HALF, ONE, DENSITY32 = np.array([0.275, 0.5, 1, DENSITY], np.float32)
 P0, P1, P2, P3, P4, P5 = np.array([0.11780935, 0.04211088, 0.33393377, -0.3309952, 0.4519998, -0.1148586], np.float32)
 
 
 def normal(x):
-    """Compiled as `_normal`: Φ(x), and the density there, of a scalar in its own precision."""
+    """Return Φ(x) and the density at x, compiled as `_normal` in the precision of x."""
 
 
 @overload(normal, jit_options={"fastmath": {"contract"}})
@@ -33,7 +34,7 @@ def _normal(x):
 
 @njit(cache=True, fastmath={"contract"}, error_model="numpy")
 def forward(x, bias, slope):
-    """In place from x to gelu(x + bias); writes how fast that grows, if `slope` has rows."""
+    """Turn x into gelu(x + bias) in place; write its slope if `slope` has rows."""
     rows, channels = x.shape
     for r in range(rows):
         row = x[r]
@@ -52,7 +53,7 @@ def forward(x, bias, slope):
 
 @njit(cache=True, fastmath={"contract"}, error_model="numpy")
 def backward(g, slope, gbias):
-    """In place from the gradient of gelu to that of its argument, which is added to `gbias`."""
+    """Turn the gradient of gelu into that of its argument in place, and add it to `gbias`."""
     rows, channels = g.shape
     for r in range(rows):
         row, up = g[r], slope[r]

@@ -1,6 +1,6 @@
-"""Re Σ_n w_n r_n^l for every l and its gradients, compiled for one thread: the recurrence itself, in double precision.
+"""Re Σ_n w_n r_n^l for every l, and its gradients, by the recurrence in double precision.
 
-Pairs are the vectors, a channel at a time, real and imaginary parts apart.
+Pairs are the vectors, one channel at a time, real and imaginary parts separate.
 """
 
 import numpy as np
@@ -9,7 +9,7 @@ from numba import njit
 
 @njit(cache=True, fastmath={"reassoc", "contract"}, error_model="numpy")
 def forward(w, r, k):
-    """Writes `k`, a row for each channel."""
+    """Write `k`, a row for each channel."""
     channels, pairs = w.shape
     for channel in range(channels):
         x, y = w[channel].real.copy(), w[channel].imag.copy()
@@ -24,8 +24,10 @@ def forward(w, r, k):
 
 @njit(cache=True, fastmath={"contract"}, error_model="numpy")
 def backward(w, r, g, gw, gr):
-    """Writes `gw` and `gr`, given `g`, the gradient of k. Σ_l g_l r^l and its derivative are Horner's; torch wants
-    conjugates."""
+    """Write `gw` and `gr`, given `g`, the gradient of k.
+
+    Σ_l g_l r^l and its derivative are computed by Horner's rule; torch expects conjugates.
+    """
     channels, pairs = w.shape
     for channel in range(channels):
         u, v = r[channel].real.copy(), r[channel].imag.copy()

@@ -1,14 +1,14 @@
-"""RMSNorm and its gradients, compiled for one thread: torch's goes over the stream once for every operation."""
+"""RMSNorm and its gradients; torch's reads the stream once for every operation."""
 
 import numpy as np
 from numba import njit
 
-FAST = {"reassoc", "contract"}  # sums over channels may change their order
+FAST = {"reassoc", "contract"}  # sums over channels may be reordered
 
 
 @njit(cache=True, fastmath=FAST, error_model="numpy")
 def forward(x, weight, y, scale, eps):
-    """Writes `y` and, for each row, the `scale` that its numbers were multiplied by."""
+    """Write `y` and, for each row, the `scale` that its numbers were multiplied by."""
     rows, channels = x.shape
     one = x.dtype.type(1)
     for r in range(rows):
@@ -23,7 +23,7 @@ def forward(x, weight, y, scale, eps):
 
 @njit(cache=True, fastmath=FAST, error_model="numpy")
 def backward(x, weight, scale, g, gx, gweight):
-    """Writes `gx` and adds to `gweight`, given `g`, the gradient of y."""
+    """Write `gx` and add to `gweight`, given `g`, the gradient of y."""
     rows, channels = x.shape
     for r in range(rows):
         row, up, down, s, total = x[r], g[r], gx[r], scale[r], x.dtype.type(0)

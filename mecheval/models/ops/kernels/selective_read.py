@@ -1,7 +1,7 @@
-"""The selective scan read at one token alone, and its gradients, compiled for one thread.
+"""The selective scan read at one token only, and its gradients.
 
-What is read at token q is a sum over the tokens before it, each as it has decayed until then: no state is carried, and
-nothing of the forward pass is needed backward. Laid out as the scan's kernels are.
+The output at token q is a sum over the tokens before it, each decayed until then: no state is
+carried, and backward needs nothing of the forward pass. The layout is that of the scan's kernels.
 """
 
 from collections.abc import Callable
@@ -11,12 +11,12 @@ import numpy as np
 from numba import njit
 
 from mecheval.models.ops.kernels.exponential import LN2, decay
-from mecheval.models.ops.kernels.selective_scan import FAST
-from mecheval.models.ops.selective_scan import GROUP
+from mecheval.models.ops.kernels.selective_scan import FAST, GROUP
 
-# what the scratch arrays hold: for each channel and state …
+# contents of the scratch arrays: for each channel and state …
 A_, GA = range(2)
-# … for each channel at one time (AGE is Σ dt from there to the token that is read, R what of u = dt · x is read) …
+# … for each channel at one time (AGE is Σ dt from there to the token that is read, R the share of
+# u = dt · x that is read) …
 AGE, R = range(2)
 # … and in the gradients (GU is g · u, AGED is g · u · age, GAGE the gradient of the age)
 X, DT, GU, AGED, GAGE = range(2, 7)
@@ -24,11 +24,11 @@ X, DT, GU, AGED, GAGE = range(2, 7)
 
 @cache
 def kernels(WIDTH: int) -> tuple[Callable[..., None], Callable[..., None]]:
-    """`forward` and `backward`."""
+    """Compile `forward` and `backward` for blocks of this width."""
 
     @njit(cache=True, fastmath=FAST)
     def forward(x, dt, A, B, C, D, at, y):
-        """Writes `y`."""
+        """Write `y`."""
         batch, _, d_inner = x.shape
         d_state, blocks, zero, nan = A.shape[1], -(-d_inner // WIDTH), x.dtype.type(0), x.dtype.type(np.nan)
         low, high, most = A.min(), A.max(), x.dtype.type(LN2 * np.finfo(x.dtype).maxexp)
@@ -56,9 +56,9 @@ def kernels(WIDTH: int) -> tuple[Callable[..., None], Callable[..., None]]:
 
     @njit(cache=True, fastmath=FAST)
     def backward(x, dt, A, B, C, D, at, g, gx, gdt, gA, gB, gC, gD):
-        """Adds to `gB`, `gC` and `gD` and writes the other gradients, given `g`, the gradient of y.
+        """Add to `gB`, `gC` and `gD` and write the other gradients, given `g`, the gradient of y.
 
-        x and dt are read and their gradients written in the order of memory, which is faster than against it.
+        x and dt are read and their gradients written in the order of memory, which is faster.
         """
         batch, time, d_inner = x.shape
         d_state, blocks, zero, nan = A.shape[1], -(-d_inner // WIDTH), x.dtype.type(0), x.dtype.type(np.nan)

@@ -1,9 +1,9 @@
-"""The selective scan and its gradients, compiled for one thread; `selective_scan_ref` says the same in plain torch.
+"""The selective scan and its gradients; `selective_scan_ref` is the same in plain torch.
 
-Channels are the lanes of the vector unit, WIDTH of them a block; a last block that is not full is padded with zeros.
-Each kernel is one function, and all that an inner loop touches lies in two or three scratch arrays whose last axes are
-constants. LLVM then knows what cannot overlap; with strides it does not know it keeps the loop scalar, eight times
-slower. So there is a pair of kernels for every WIDTH.
+Channels are the lanes of the vector unit, WIDTH of them a block; the last block is padded with
+zeros. Each kernel is one function, and an inner loop touches only two or three scratch arrays whose
+last axes are constants. LLVM then knows what cannot overlap; with unknown strides it keeps the loop
+scalar, eight times slower. So there is a pair of kernels for every WIDTH.
 """
 
 from collections.abc import Callable
@@ -13,15 +13,15 @@ import numpy as np
 from numba import njit
 
 from mecheval.models.ops.kernels.exponential import LN2, decay
-from mecheval.models.ops.selective_scan import GROUP
 
 WIDTHS = 32, 64, 128
-# Sums over channels may change their order and multiply-adds may fuse; NaN and infinity keep their meaning.
+GROUP = 4  # states that `backward` takes at once
+# sums over channels may be reordered and multiply-adds fused; NaN and infinity keep their meaning
 FAST = {"reassoc", "contract"}
 
-# what the scratch arrays hold: for each channel and state …
+# contents of the scratch arrays: for each channel and state …
 A_, H, GH, GA = range(4)
-# … for each channel at one time (U is dt · x; GU the gradient of U, GR that of dt through the decay) …
+# … for each channel at one time (U is dt · x, GU its gradient, GR that of dt through the decay) …
 DT, U, Y = range(3)
 G, GU, GR = range(2, 5)
 # … and for each channel, time and state of a group
@@ -29,17 +29,17 @@ DECAY, DECAYED = range(2)
 
 
 def block_width(channels: int) -> int:
-    """The widest block that pads no more than a narrower one would: what each costs besides is the same for all."""
+    """Return the widest block without more padding than a narrower one; each has a fixed cost."""
     return min(WIDTHS, key=lambda width: (-channels % width, -width))
 
 
 @cache
 def kernels(WIDTH: int) -> tuple[Callable[..., None], Callable[..., None]]:
-    """`forward` and `backward`."""
+    """Compile `forward` and `backward` for blocks of this width."""
 
     @njit(cache=True, fastmath=FAST)
     def forward(x, dt, A, B, C, D, y):
-        """Writes `y`."""
+        """Write `y`."""
         batch, time, d_inner = x.shape
         d_state, blocks, zero, nan = A.shape[1], -(-d_inner // WIDTH), x.dtype.type(0), x.dtype.type(np.nan)
         low, high, most = A.min(), A.max(), x.dtype.type(LN2 * np.finfo(x.dtype).maxexp)
@@ -55,7 +55,7 @@ def kernels(WIDTH: int) -> tuple[Callable[..., None], Callable[..., None]]:
                     width = min(WIDTH, d_inner - first)
                     for i in range(width):
                         step = dt[b, t, first + i]
-                        # a state that grows beyond all numbers, of which `decay` would say anything
+                        # NaN for a state that would overflow, where `decay` is undefined
                         row[block, DT, i] = step if max(step * low, step * high) < most else nan
                         row[block, U, i] = dt[b, t, first + i] * x[b, t, first + i]
                         row[block, Y, i] = D[first + i] * x[b, t, first + i]
@@ -71,10 +71,11 @@ def kernels(WIDTH: int) -> tuple[Callable[..., None], Callable[..., None]]:
 
     @njit(cache=True, fastmath=FAST)
     def backward(x, dt, A, B, C, D, g, gx, gdt, gA, gB, gC, gD):
-        """Adds to `gB`, `gC` and `gD` and writes the other gradients, given `g`, the gradient of y.
+        """Add to `gB`, `gC` and `gD` and write the other gradients, given `g`, the gradient of y.
 
-        The states are computed again, a block of channels and a GROUP of states of one sequence at a time, and then
-        swept from the end with gh_t = exp(dt_{t+1} A) gh_{t+1} + C_t g_t. A group shares what it reads of the channels.
+        The states are computed again, a block of channels and a GROUP of states of one sequence at
+        a time, and then swept from the end with gh_t = exp(dt_{t+1} A) gh_{t+1} + C_t g_t. A group
+        shares what it reads of the channels.
         """
         batch, time, d_inner = x.shape
         d_state, blocks, zero, nan = A.shape[1], -(-d_inner // WIDTH), x.dtype.type(0), x.dtype.type(np.nan)
@@ -89,7 +90,7 @@ def kernels(WIDTH: int) -> tuple[Callable[..., None], Callable[..., None]]:
             for block in range(blocks):
                 first = block * WIDTH
                 width = min(WIDTH, d_inner - first)
-                row[:] = zero  # the sums, and the padding of a last block
+                row[:] = zero  # the sums, and the padding of the last block
                 for t in range(time):
                     for i in range(width):
                         step = dt[b, t, first + i]
@@ -134,7 +135,7 @@ def kernels(WIDTH: int) -> tuple[Callable[..., None], Callable[..., None]]:
                             total2 += gh2 * u
                             total3 += gh3 * u
                             row[t, GU, i] += gh0 * b0 + gh1 * b1 + gh2 * b2 + gh3 * b3
-                            # of the exponents, step · A
+                            # gradients of the exponents, step · A
                             e0, e1 = gh0 * tape[t, DECAYED, 0, i], gh1 * tape[t, DECAYED, 1, i]
                             e2, e3 = gh2 * tape[t, DECAYED, 2, i], gh3 * tape[t, DECAYED, 3, i]
                             row[t, GR, i] += (

@@ -1,19 +1,19 @@
-"""A short convolution and the silu behind it, and their gradients, compiled for one thread.
+"""A short convolution followed by silu, and its gradients.
 
-Rows of channels are the vectors, all taps in one loop over them: sums that go through memory take twice as long. `taps`
-has TAPS rows, the one on x_t first; those from `width` on are zeros, and so is what they stand on.
+Rows of channels are the vectors, with all taps in one loop over them: sums that go through memory
+take twice as long. `taps` has four rows, the one on x_t first; those from `width` on are zeros and
+multiply zeros.
 """
 
 import numpy as np
 from numba import njit
 
 from mecheval.models.ops.kernels.exponential import exp
-from mecheval.models.ops.short_conv import TAPS
 
 
 @njit(cache=True, fastmath={"contract"}, error_model="numpy")
 def forward(x, taps, bias, width, y):
-    """Writes `y`."""
+    """Write `y`."""
     batch, time, channels = x.shape
     one, none = x.dtype.type(1), np.zeros(channels, x.dtype)
     w0, w1, w2, w3 = taps[0], taps[1], taps[2], taps[3]
@@ -35,12 +35,13 @@ def forward(x, taps, bias, width, y):
 
 @njit(cache=True, fastmath={"contract"}, error_model="numpy")
 def backward(x, taps, bias, width, g, gx, gtaps, gbias):
-    """Writes `gx` and adds to the others, given `g`, the gradient of y."""
+    """Write `gx` and add to the others, given `g`, the gradient of y."""
     batch, time, channels = x.shape
     one, none = x.dtype.type(1), np.zeros(channels, x.dtype)
     w0, w1, w2, w3 = taps[0], taps[1], taps[2], taps[3]
     gw0, gw1, gw2, gw3 = gtaps[0], gtaps[1], gtaps[2], gtaps[3]
-    gv = np.zeros((time + TAPS - 1, channels), x.dtype)  # of the convolution, and zeros behind it
+    # gradients of the convolution, followed by zeros
+    gv = np.zeros((time + len(taps) - 1, channels), x.dtype)
     for b in range(batch):
         x0, x1, x2, x3 = none, none, none, none
         for t in range(time):

@@ -1,4 +1,4 @@
-"""y ∘ silu(z) and its gradients, compiled for one thread, of arrays in one row."""
+"""y ∘ silu(z) of flat arrays, and its gradients."""
 
 from numba import njit
 
@@ -7,7 +7,7 @@ from mecheval.models.ops.kernels.exponential import exp
 
 @njit(cache=True, fastmath={"contract"}, error_model="numpy")
 def forward(y, z, out):
-    """Writes `out`."""
+    """Write `out`."""
     one = y.dtype.type(1)
     for i in range(len(y)):
         out[i] = y[i] * z[i] / (one + exp(-z[i]))
@@ -15,7 +15,7 @@ def forward(y, z, out):
 
 @njit(cache=True, fastmath={"contract"}, error_model="numpy")
 def backward(y, z, g, gy, gz):
-    """Writes both gradients, given `g`, that of the product."""
+    """Write both gradients, given `g`, the gradient of the product."""
     one = y.dtype.type(1)
     for i in range(len(y)):
         open_ = one / (one + exp(-z[i]))

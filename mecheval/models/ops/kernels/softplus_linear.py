@@ -1,20 +1,21 @@
-"""softplus(W x + b) of few inputs x, and its gradients, compiled for one thread: a matrix product with four columns
-runs at a twentieth of the machine's rate.
+"""softplus(W x + b) for few inputs x, and its gradients.
 
-Rows of channels are the vectors, GROUP inputs in one loop over them: sums that go through memory take twice as long.
-`weight` has a row for each input, which come in whole groups; those before the last group are summed up first.
+A matrix product with four columns would run at a twentieth of the machine's rate. Rows of channels
+are the vectors, with GROUP inputs in one loop over them: sums that go through memory take twice as
+long. `weight` has a row for each input, in whole groups; all groups but the last are summed first.
 """
 
 import numpy as np
 from numba import njit
 
 from mecheval.models.ops.kernels.exponential import decay, exp, log1p
-from mecheval.models.ops.softplus_linear import GROUP
+
+GROUP = 4  # inputs in one loop
 
 
 @njit(cache=True, fastmath={"contract"}, error_model="numpy")
 def forward(x, weight, bias, y):
-    """Writes `y`."""
+    """Write `y`."""
     batch, time, inputs = x.shape
     channels, zero, i = weight.shape[1], x.dtype.type(0), inputs - GROUP
     w0, w1, w2, w3 = weight[i], weight[i + 1], weight[i + 2], weight[i + 3]
@@ -33,7 +34,7 @@ def forward(x, weight, bias, y):
 
 @njit(cache=True, fastmath={"reassoc", "contract"}, error_model="numpy")
 def backward(x, weight, bias, g, gx, gweight, gbias):
-    """Writes `gx` and adds to the others, given `g`, the gradient of y."""
+    """Write `gx` and add to the others, given `g`, the gradient of y."""
     batch, time, inputs = x.shape
     channels, zero, one, last = weight.shape[1], x.dtype.type(0), x.dtype.type(1), inputs - GROUP
     row, gv = np.empty(channels, x.dtype), np.empty(channels, x.dtype)
@@ -51,9 +52,9 @@ def backward(x, weight, bias, g, gx, gweight, gbias):
             for c in range(channels):
                 gbias[c] += gv[c]
             for i in range(inputs):
-                given, gown = x[b, t, i], gweight[i]
+                value, row_gradient = x[b, t, i], gweight[i]
                 for c in range(channels):
-                    gown[c] += given * gv[c]
+                    row_gradient[c] += value * gv[c]
             for i in range(0, inputs, GROUP):
                 w0, w1, w2, w3 = weight[i], weight[i + 1], weight[i + 2], weight[i + 3]
                 g0, g1, g2, g3 = zero, zero, zero, zero

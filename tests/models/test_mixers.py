@@ -1,4 +1,4 @@
-"""What every built-in mixer and block keeps: right gradients, no look ahead, rows apart, sites as declared."""
+"""Every built-in mixer has correct gradients, is causal, keeps rows and declares its sites."""
 
 import pytest
 import torch
@@ -46,7 +46,7 @@ def assert_right_gradients(module, x):
 
 
 @every_variant
-def test_what_follows_a_token_changes_nothing_before_it(spec):
+def test_later_tokens_change_nothing_before_them(spec):
     mixer, x = built(spec, max_len=300), torch.randn(2, 300, 4, dtype=torch.float64)
     for time, padded in ((1, 2), (5, 16), (16, 67), (67, 300)):
         padding = torch.cat([x[:, :time], torch.randn(2, padded - time, 4, dtype=torch.float64)], dim=1)
@@ -54,7 +54,7 @@ def test_what_follows_a_token_changes_nothing_before_it(spec):
 
 
 @every_variant
-def test_rows_of_a_batch_are_apart(spec):
+def test_rows_of_a_batch_are_independent(spec):
     mixer, x = built(spec), torch.randn(5, 16, 4, dtype=torch.float64)
     together = mixer(x)
     for row in range(5):
@@ -116,10 +116,10 @@ def test_sites_have_the_axes_they_declare(spec):
 
 
 @pytest.mark.parametrize("spec", [spec for spec in VARIANTS if "state" in SITES[spec.name]], ids=str)
-def test_looking_at_the_state_changes_no_gradient(spec):
+def test_recording_the_state_changes_no_gradient(spec):
     mixer, x = built(spec, max_len=80), torch.randn(2, 80, 4, dtype=torch.float64, requires_grad=True)
     inputs, probe = (x, *mixer.parameters()), torch.randn(2, 80, 4, dtype=torch.float64)
     silent = torch.autograd.grad((mixer(x) * probe).sum(), inputs)
     with record(mixer, ["state"]):
-        looked = torch.autograd.grad((mixer(x) * probe).sum(), inputs)
-    assert all(relative_error(one, other) <= 1e-10 for one, other in zip(silent, looked, strict=True))
+        recorded = torch.autograd.grad((mixer(x) * probe).sum(), inputs)
+    assert all(relative_error(one, other) <= 1e-10 for one, other in zip(silent, recorded, strict=True))
