@@ -73,7 +73,7 @@ def intervene(
     if document is not None:
         (record,) = sample(task, 1, seed, "test", document, options.corrupt, options.kind)
     if as_json:
-        answer = {"document": record.to_dict()} if record else {"verdict": verdict}
+        answer: dict[str, Any] = {"document": record.to_dict()} if record else {"verdict": verdict}
         if result.reason:
             answer["no_verdict"] = result.reason
         print_json({"run": str(run), "rows": [_without_nan(row) for row in rows], **answer})

@@ -215,6 +215,6 @@ def _bytes_per_row(model: Model, docs: Documents, names: Sequence[str]) -> int:
     return 20 * stream + 4 * reads * logits.shape[-1] * logits.element_size() + 6 * largest
 
 
-def _concatenate(parts: Sequence[Values], lead: int) -> Values:
+def _concatenate(parts: Sequence[dict[str, ndarray]], lead: int) -> Values:
     """Join blocks end to end, each without the rows that lead it."""
     return {name: np.concatenate([part[name][lead:] for part in parts]) for name in parts[0]}

@@ -40,9 +40,7 @@ class Behaviour:
         for metric, values in {**self._built_in, **self.others}.items():
             x = values if which is None else values[which]
             if len(x):
-                low, high = interval(x)
-                numbers = {"value": float(x.mean()), "n": len(x), "low": low, "high": high}
-                rows.append(Measurement(metric=metric, split=split, step=step, **numbers))
+                rows.append(_row(metric, x, split, step))
         return rows
 
     @property
@@ -69,3 +67,16 @@ def _score(model: Model, batch: Batch) -> Columns:
     others = read_registered(logits.flatten(0, 1), batch.answers.flatten())
     scores |= {name: values.view_as(loss) for name, values in others.items()}
     return {name: values.double().mean(dim=1).cpu().numpy() for name, values in scores.items()}
+
+
+def _row(metric: str, x: Float64[ndarray, " n"], split: str, step: int) -> Measurement:
+    low, high = interval(x)
+    return Measurement(
+        metric=metric,
+        value=float(x.mean()),
+        n=len(x),
+        low=low,
+        high=high,
+        split=split,
+        step=step,
+    )
