@@ -93,4 +93,7 @@ def intervene(
 
 def _without_nan(row: dict[str, Any]) -> dict[str, Any]:
     """Replace NaN, which JSON does not have, by None: no document has the token."""
-    return {name: None if isinstance(value, float) and math.isnan(value) else value for name, value in row.items()}
+    return {
+        name: None if isinstance(value, float) and math.isnan(value) else value
+        for name, value in row.items()
+    }

@@ -73,7 +73,9 @@ def heat_map(record: Record, rows: Sequence[Row], metric: str, width: int) -> Gr
         lines.append((site, line))
     columns = [max(map(len, column)) for column in zip(*(line for _, line in lines), strict=True)]
     indent = max(len(name) for name, _ in lines)
-    parts = [Text(f"document {record.index} → {record.answer}; corrupted → {twin.answer or 'none'}")]
+    parts = [
+        Text(f"document {record.index} → {record.answer}; corrupted → {twin.answer or 'none'}")
+    ]
     for fold in folds(columns, width - indent - 2):
         for name, line in lines:
             if any(line[i] for i in fold):
