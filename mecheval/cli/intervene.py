@@ -41,17 +41,9 @@ def intervene(
     """Replace activations at every site and role, and show how much of the answer comes back."""
     from mecheval.interventions.grid import GridOptions
 
-    options = GridOptions(
-        site=site,
-        role=role,
-        corrupt=corrupt,  # type: ignore[arg-type]  # validated by GridOptions, as the next three
-        kind=kind,  # type: ignore[arg-type]
-        condition=condition,  # type: ignore[arg-type]
-        metric=metric,  # type: ignore[arg-type]
-        documents=documents,
-        document=document,
-        memory=memory,
-    )
+    words: dict[str, Any] = {"corrupt": corrupt, "kind": kind, "condition": condition}
+    words |= {"metric": metric, "documents": documents, "document": document, "memory": memory}
+    options = GridOptions(site=site, role=role, **words)
     if not run.is_dir():
         raise InvalidInput(f"RUN={str(run)!r} must be the folder of a finished run")
     load(plugin)

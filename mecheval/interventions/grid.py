@@ -111,29 +111,15 @@ class GridOptions:
 class EvalConfig:
     """The evaluation of a run: on dev during training, on test and by a grid at its end."""
 
-    documents: Annotated[
-        int,
-        Field(ge=1, le=2**20, description="documents of dev and of test"),
-    ] = 1024
-    every: Annotated[
-        int,
-        Field(ge=1, le=10**9, description="steps between evaluations on dev"),
-    ] = 500
+    documents: Annotated[int, Field(ge=1, le=2**20, description="documents of dev and test")] = 1024
+    every: Annotated[int, Field(ge=1, le=10**9, description="steps between evaluations")] = 500
     grid: Annotated[
-        GridName,
-        Field(description="sites of the grid: those a verdict needs, the stream's, all or none"),
+        GridName, Field(description="sites: of a verdict, of the stream, all or none")
     ] = "short"
-    grid_documents: Annotated[
-        int,
-        Field(ge=1, le=2**20, description="documents of the grid"),
-    ] = 320
-    grid_split: Annotated[
-        GridSplit,
-        Field(description="split of the grid at the end of training"),
-    ] = "test"
+    grid_documents: Annotated[int, Field(ge=1, le=2**20, description="documents of the grid")] = 320
+    grid_split: Annotated[GridSplit, Field(description="split of the last grid")] = "test"
     grid_every: Annotated[
-        int,
-        Field(ge=0, le=10**9, description="evaluations between grids on dev; 0: none in training"),
+        int, Field(ge=0, le=10**9, description="evaluations between grids on dev; 0: none")
     ] = 0
 
     def __post_init__(self) -> None:

@@ -145,10 +145,7 @@ class _Block:
                     yield (condition, name, role), masked
 
     def _read_site(
-        self,
-        condition: Condition,
-        name: str,
-        at_once: int,
+        self, condition: Condition, name: str, at_once: int
     ) -> Iterator[tuple[str, Values]]:
         """Yield each role with the read-outs of its patched run, or of the base run if equal."""
         restores = condition != "ablated"

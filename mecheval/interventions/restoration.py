@@ -13,25 +13,25 @@ from numpy import ndarray
 
 from mecheval.interventions.grid import Cell, Grid, layer_of
 from mecheval.metrics.measurement import Measurement
-from mecheval.metrics.statistics import interval, middle, resampled
+from mecheval.metrics.statistics import middle, resampled
 
 THRESHOLD = 0.1  # of clean − corrupt likelihood: below it, a share is a quotient of two noises
 
 
 def rows(grid: Grid, step: int, metrics: Sequence[str] | None = None) -> list[Measurement]:
     """Return the means of a grid's metrics with their intervals, and the shares that exist."""
-    metrics = list(grid.clean) if metrics is None else metrics
     ends = {("clean", None, None): grid.clean, ("corrupt", None, None): grid.corrupt}
     measurements = []
     for place, values in (*ends.items(), *grid.cells.items()):
-        for metric in metrics:
+        columns = _columns(grid, step, *place)
+        for metric in list(values) if metrics is None else metrics:
             x = values[metric][~np.isnan(values[metric])]
-            mean = float(x.mean()) if len(x) else np.nan
-            low, high = interval(x) if len(x) else (np.nan, np.nan)
-            measurements.append(_row(grid, step, place, metric, (mean, len(x), low, high)))
+            measurements.append(Measurement.of(x, metric=metric, **columns))
     for cell, (share, means) in shares(grid).items():
         n = int((~np.isnan(grid.cells[cell]["likelihood"])).sum())
-        measurements.append(_row(grid, step, cell, "share", (share, n, *middle(means))))
+        low, high = middle(means)
+        numbers = {"value": share, "n": n, "low": low, "high": high, **_columns(grid, step, *cell)}
+        measurements.append(Measurement(metric="share", **numbers))
     return measurements
 
 
@@ -64,26 +64,9 @@ def _share(condition: str, likelihood: Any, clean: Any, corrupt: Any) -> Any:
     return (clean - likelihood) / gap if condition == "ablated" else (likelihood - corrupt) / gap
 
 
-def _row(
-    grid: Grid,
-    step: int,
-    place: tuple[str, str | None, str | None],
-    metric: str,
-    numbers: tuple[float, int, float, float],
-) -> Measurement:
-    condition, site, role = place
-    value, n, low, high = numbers
-    return Measurement(
-        metric=metric,
-        condition=condition,
-        value=value,
-        n=n,
-        low=low,
-        high=high,
-        split=grid.split,
-        step=step,
-        corrupted=grid.corrupted,
-        site=site,
-        layer=layer_of(site) if site else None,
-        role=role,
-    )
+def _columns(
+    grid: Grid, step: int, condition: str, site: str | None, role: str | None
+) -> dict[str, Any]:
+    columns = {"condition": condition, "split": grid.split, "corrupted": grid.corrupted}
+    layer = layer_of(site) if site else None
+    return {**columns, "step": step, "site": site, "layer": layer, "role": role}

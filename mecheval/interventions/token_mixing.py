@@ -76,19 +76,11 @@ class TokenMixing:
         # not `interval`: a weight that is 0 or 1 is no count of right answers
         again = resampled(weights)
         for head, i, j in np.ndindex(counts.shape):
-            if counts[head, i, j]:
-                low, high = middle(again[head, i, j])
-                yield MixingRow(
-                    layer=layer,
-                    head=head,
-                    from_role=self.from_roles[i],
-                    to_role=self.to_roles[j],
-                    weight=float(np.nanmean(weights[head, i, j])),
-                    share=float(np.nanmean(shares[head, i, j])),
-                    n=int(counts[head, i, j]),
-                    low=low,
-                    high=high,
-                )
+            n = int(counts[head, i, j])
+            if n:
+                mean, share = (float(np.nanmean(x[head, i, j])) for x in (weights, shares))
+                roles = self.from_roles[i], self.to_roles[j]
+                yield MixingRow(layer, head, *roles, mean, share, n, *middle(again[head, i, j]))
 
 
 @torch.no_grad()

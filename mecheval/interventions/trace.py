@@ -74,11 +74,7 @@ def trace(model: Model, docs: Documents, names: Sequence[str], places: ByRole) -
 
 
 def run_patched(
-    model: Model,
-    name: str,
-    base: Trace,
-    values: Mapping[str, Tensor],
-    places: ByRole,
+    model: Model, name: str, base: Trace, values: Mapping[str, Tensor], places: ByRole
 ) -> tuple[Tensor, ...]:
     """Return, role by role, the base run's logits at the query with the values put in."""
     where = torch.cat([torch.from_numpy(places[role][0]) for role in values])

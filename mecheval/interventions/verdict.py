@@ -183,8 +183,7 @@ def _convolution(mean: Shares, limits: Thresholds) -> str | None:
 
 
 def _mean_shares(
-    grids: Sequence[Grid],
-    drawn: ndarray,
+    grids: Sequence[Grid], drawn: ndarray
 ) -> tuple[dict[Place, float], dict[Place, Resamples]]:
     """Return the mean share of every restored cell over seeds, and over resamples.
 

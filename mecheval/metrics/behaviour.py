@@ -11,7 +11,6 @@ from numpy import ndarray
 
 from mecheval.metrics.measurement import Measurement
 from mecheval.metrics.readout import read_registered
-from mecheval.metrics.statistics import interval
 from mecheval.models.build import Model
 from mecheval.models.inputs import Batch
 from mecheval.tasks.documents import Documents
@@ -40,7 +39,7 @@ class Behaviour:
         for metric, values in {**self._built_in, **self.others}.items():
             x = values if which is None else values[which]
             if len(x):
-                rows.append(_row(metric, x, split, step))
+                rows.append(Measurement.of(x, metric=metric, split=split, step=step))
         return rows
 
     @property
@@ -67,16 +66,3 @@ def _score(model: Model, batch: Batch) -> Columns:
     others = read_registered(logits.flatten(0, 1), batch.answers.flatten())
     scores |= {name: values.view_as(loss) for name, values in others.items()}
     return {name: values.double().mean(dim=1).cpu().numpy() for name, values in scores.items()}
-
-
-def _row(metric: str, x: Float64[ndarray, " n"], split: str, step: int) -> Measurement:
-    low, high = interval(x)
-    return Measurement(
-        metric=metric,
-        value=float(x.mean()),
-        n=len(x),
-        low=low,
-        high=high,
-        split=split,
-        step=step,
-    )

@@ -3,8 +3,11 @@
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import numpy as np
 from jaxtyping import Float64
 from numpy import ndarray
+
+from mecheval.metrics.statistics import interval
 
 METRICS = ("likelihood", "accuracy", "logit", "kl")
 Values = dict[str, Float64[ndarray, " n"]]  # by metric, a number for each document
@@ -29,6 +32,14 @@ class Measurement:
     site: str | None = None
     layer: int | None = None
     role: str | None = None
+
+    @classmethod
+    def of(cls, x: Float64[ndarray, " n"], **columns: Any) -> "Measurement":
+        """Return the mean of a number for each document; NaN without documents."""
+        mean, (low, high) = np.nan, (np.nan, np.nan)
+        if len(x):
+            mean, (low, high) = float(x.mean()), interval(x)
+        return cls(value=mean, n=len(x), low=low, high=high, **columns)
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)

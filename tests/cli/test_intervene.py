@@ -10,8 +10,8 @@ from support import known_models
 from support.fault_injection import TASKS, small
 
 from mecheval.cli import main
-from mecheval.interventions.interchange import interchange
 from mecheval.interventions.grid import MEMORY
+from mecheval.interventions.interchange import interchange
 from mecheval.interventions.positions import every_position
 from mecheval.runs.run import run
 from mecheval.tasks.sample import sample
