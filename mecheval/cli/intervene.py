@@ -39,11 +39,13 @@ def intervene(
     as_json: Json = False,
 ) -> None:
     """Replace activations at every site and role, and show how much of the answer comes back."""
+    from mecheval.core.options import validate
     from mecheval.interventions.grid import GridOptions
 
-    words: dict[str, Any] = {"corrupt": corrupt, "kind": kind, "condition": condition}
-    words |= {"metric": metric, "documents": documents, "document": document, "memory": memory}
-    options = GridOptions(site=site, role=role, **words)
+    words = {"corrupt": corrupt, "kind": kind, "condition": condition, "metric": metric}
+    numbers = {"documents": documents, "document": document, "memory": memory}
+    places = {"site": site, "role": role}
+    options = GridOptions(**validate(GridOptions, {**places, **words, **numbers}))
     if not run.is_dir():
         raise InvalidInput(f"RUN={str(run)!r} must be the folder of a finished run")
     load(plugin)

@@ -103,9 +103,6 @@ class GridOptions:
         _check_role,
     )
 
-    def __post_init__(self) -> None:
-        validate(type(self), vars(self))
-
 
 @dataclass(frozen=True, kw_only=True)
 class EvalConfig:

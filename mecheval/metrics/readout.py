@@ -1,4 +1,4 @@
-"""What is read off the logits at the query, document by document: our metrics, and a stranger's."""
+"""Reads metrics off the logits at the query, document by document: built-in or third-party."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -43,9 +43,9 @@ def read_registered(logits: Float[Tensor, "n vocab"], answers: Int64[Tensor, " n
 
 @dataclass(frozen=True)
 class Reader:
-    """Reads logits at the query against the right answers and the clean run's probabilities.
+    """The right answers and the clean run's probabilities, with which logits are read.
 
-    `others` are the answers of swapped documents, for the metric `counterfactual`.
+    `others` are the answers of the corrupted documents, for a swap.
     """
 
     answers: Tensor
@@ -55,29 +55,29 @@ class Reader:
 
     @classmethod
     def of(cls, clean: Tensor, answers: Answers, others: Answers | None = None) -> "Reader":
-        """Return the reader of runs that are compared with a clean run's logits."""
+        """Build a reader from the logits of the clean run."""
         log_p = clean.log_softmax(dim=-1)
         p = log_p.exp()
         negative_entropy = (p * log_p).sum(dim=-1)
         return cls(_ids(answers), p, negative_entropy, None if others is None else _ids(others))
 
     def read(self, logits: Tensor) -> Values:
-        """Return every metric, a number for each document."""
+        """Return every metric's value for each document."""
         log_q = logits.log_softmax(dim=-1)
         kl = self.negative_entropy - (self.p * log_q).sum(dim=-1)
-        if not kl.isfinite().all():  # it sums over all logits: one that is not finite shows
-            raise InterventionError("the model's logits are not finite; nothing can be measured")
-        metrics = {
+        if not kl.isfinite().all():  # a logit that is not finite is in its sum
+            raise InterventionError("the model's logits are not finite; no metric can be read")
+        values = {
             "likelihood": _at(log_q, self.answers).double().exp(),
-            # numpy's argmax: torch's takes ten times as long
+            # numpy's argmax, since torch's takes ten times as long
             "accuracy": torch.from_numpy(logits.numpy(force=True).argmax(axis=-1)) == self.answers,
             "logit": _at(logits, self.answers),
             "kl": kl,
         }
         if self.others is not None:
-            metrics["counterfactual"] = _at(log_q, self.others).double().exp()
-        metrics |= read_registered(logits, self.answers)
-        return {name: value.double().numpy() for name, value in metrics.items()}
+            values["counterfactual"] = _at(log_q, self.others).double().exp()
+        values |= read_registered(logits, self.answers)
+        return {name: value.double().numpy() for name, value in values.items()}
 
 
 def _ids(answers: Answers) -> Tensor:
@@ -85,5 +85,5 @@ def _ids(answers: Answers) -> Tensor:
 
 
 def _at(logits: Tensor, tokens: Tensor) -> Tensor:
-    """Return the entry of one token in each row."""
+    """Return the value at one token of each row."""
     return logits.gather(1, tokens[:, None])[:, 0]
