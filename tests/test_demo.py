@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 from support.tiny_scale import MICRO
 
-from mecheval.paper import recipes
 from mecheval.cli import main
 from mecheval.core.spec import Spec
+from mecheval.paper import recipes
 from mecheval.paper.recipes import named, scale_named
 from mecheval.runs.run import run
 

@@ -1,10 +1,13 @@
-"""A number and how sure it is: one row with columns, never a name to be taken apart."""
+"""One measured number: a row with columns."""
 
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import numpy as np
 from jaxtyping import Float64
 from numpy import ndarray
+
+from mecheval.metrics.statistics import interval
 
 METRICS = ("likelihood", "accuracy", "logit", "kl")
 Values = dict[str, Float64[ndarray, " n"]]  # by metric, a number for each document
@@ -12,7 +15,10 @@ Values = dict[str, Float64[ndarray, " n"]]  # by metric, a number for each docum
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
-    """The mean of `metric` over `n` documents with its 95 % interval, in a condition, perhaps at a site and a role."""
+    """The mean of `metric` over `n` documents with its 95 % interval, in one condition.
+
+    In a grid it belongs to a site and a role; `corrupted` is the role that was corrupted.
+    """
 
     metric: str
     condition: str = "clean"
@@ -26,6 +32,14 @@ class Measurement:
     site: str | None = None
     layer: int | None = None
     role: str | None = None
+
+    @classmethod
+    def of(cls, x: Float64[ndarray, " n"], **columns: Any) -> "Measurement":
+        """Return the mean of a number for each document; NaN without documents."""
+        mean, (low, high) = np.nan, (np.nan, np.nan)
+        if len(x):
+            mean, (low, high) = float(x.mean()), interval(x)
+        return cls(value=mean, n=len(x), low=low, high=high, **columns)
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)

@@ -21,7 +21,7 @@ from mecheval.core.spec import Scalar, Spec, canonical_json, digest
 from mecheval.tasks import tasks
 from mecheval.tasks.task import Task
 from mecheval.training.config import TrainConfig
-from mecheval.interventions.config import EvalConfig
+from mecheval.interventions.grid import EvalConfig
 
 SECTIONS: Mapping[str, Callable[..., Any]] = {"model": ModelConfig, "train": TrainConfig, "eval": EvalConfig}
 

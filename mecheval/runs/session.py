@@ -16,7 +16,8 @@ from torch import Tensor
 from mecheval.core.errors import Interrupted, StoreError
 from mecheval.runs.experiment import Experiment
 from mecheval.metrics.behaviour import behaviour
-from mecheval.interventions.grid_eval import judgement, lacking
+from mecheval.interventions.grid import GridOptions
+from mecheval.interventions.grid_eval import evaluate_grid, missing_sites
 from mecheval.metrics.measurement import Measurement
 from mecheval.interventions.verdict import Verdict
 from mecheval.models.build import build_model
@@ -69,7 +70,7 @@ class Session:
         """At the newest whole checkpoint, or at the beginning; says which checkpoints are broken."""
         task = experiment.task
         model = build_model(experiment.model, task.vocab_size, experiment.seed).to(device)
-        if experiment.eval.grid != "none" and (reason := lacking(model)):
+        if experiment.eval.grid != "none" and (reason := missing_sites(model)):
             logger.warning("%s: %s", experiment.model.architecture, reason)
         training = Training.start(model, experiment.train)
         checkpoint, problems = place.load()
@@ -184,7 +185,9 @@ class Session:
     def _grid(self, split: Split) -> tuple[list[Measurement], Verdict | None]:
         training, asked = self.training, self.experiment.eval
         task, seed = self.experiment.task, self.experiment.seed
-        return judgement(training.model, task, asked.grid, asked.grid_documents, seed, training.step, split)
+        options = GridOptions(site=asked.grid, documents=asked.grid_documents)
+        result = evaluate_grid(training.model, task, options, seed=seed, split=split)
+        return result.rows(training.step), result.verdict
 
     def _unseen(self, docs: Documents) -> Bool[ndarray, " n"]:
         names = texts(docs)

@@ -7,9 +7,9 @@ from pathlib import Path
 from support.card_runs import alone
 from support.tiny_scale import MICRO
 
-from mecheval.paper import recipes
 from mecheval.cards.page import TEMPLATES
 from mecheval.cli import main
+from mecheval.paper import recipes
 
 PAGE = (Path(__file__).parents[2] / "docs" / "card.md").read_text()
 (CODE,) = re.findall(r"^```python\n# my.py\n(.*?)^```", PAGE, flags=re.MULTILINE | re.DOTALL)

@@ -10,8 +10,8 @@ import pytest
 from support.card_runs import THIRD_PARTY, Counted, alone
 from support.tiny_scale import MICRO
 
-from mecheval.paper import recipes
 from mecheval.cli import main
+from mecheval.paper import recipes
 from mecheval.runs.finished import Run
 from mecheval.sweeps.job import Outcome
 

@@ -1,11 +1,18 @@
-"""The step at which a share first reaches one half."""
+"""The steps at which shares first reach one half."""
 
 from mecheval.interventions.emergence import crossings
 
 
 def row(step, value, *, role="value", split="dev", metric="share", condition="restored"):
     site = {"site": "blocks.1.block_in", "role": role}
-    return {"step": step, "value": value, "split": split, "metric": metric, "condition": condition, **site}
+    return {
+        "step": step,
+        "value": value,
+        "split": split,
+        "metric": metric,
+        "condition": condition,
+        **site,
+    }
 
 
 def test_it_is_the_first_step_at_or_above_one_half_in_whatever_order_the_rows_are():
@@ -18,7 +25,11 @@ def test_a_mechanism_that_goes_again_was_there():
 
 
 def test_other_metrics_conditions_and_test_documents_are_no_part_of_it():
-    others = [row(1, 0.9, metric="likelihood"), row(1, 0.9, condition="ablated"), row(1, 0.9, split="test")]
+    others = [
+        row(1, 0.9, metric="likelihood"),
+        row(1, 0.9, condition="ablated"),
+        row(1, 0.9, split="test"),
+    ]
     assert crossings(others) == {}
     assert crossings([*others, row(1, 0.1), row(2, 0.6)]) == {"blocks.1.block_in": {"value": 2}}
 

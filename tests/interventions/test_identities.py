@@ -1,8 +1,8 @@
-"""What must hold of any intervention on any model, on every architecture, layer and site.
+"""Identities that hold for any intervention, on every architecture, layer and site.
 
 To the bit, in float32, except where roundings are known to differ:
 
-    a materialised site (`scores` of attention, `state`)    looking at it makes the mixer go another way
+    a materialised site (`scores` of attention, `state`)    recording it changes the path taken
     a convolution by FFT (`long`, beyond 80 tokens)         it is causal up to rounding only
     documents one by one                                    products of other shapes
 
@@ -30,7 +30,9 @@ TASKS = {
     "long": Recall(pairs=45, min_pairs=38, vocab=128),
 }
 BY_FFT = ["base_conv", "h3:d_state=8", "hyena"]
-CASES = [(name, task) for task in ("recall", "treecall") for name in ARCHITECTURES] + [(a, "long") for a in BY_FFT]
+CASES = [(name, task) for task in ("recall", "treecall") for name in ARCHITECTURES] + [
+    (a, "long") for a in BY_FFT
+]
 TOLERANCE = {torch.float32: 1e-6, torch.float64: 1e-12}
 ROWS = 6
 
@@ -40,15 +42,21 @@ class Case:
 
     def __init__(self, architecture, task, dtype):
         task = TASKS[task]
-        self.model, self.dtype = random(architecture, task, dtype=dtype).requires_grad_(False), dtype
+        self.model, self.dtype = (
+            random(architecture, task, dtype=dtype).requires_grad_(False),
+            dtype,
+        )
         docs = task.documents(0, "test", 0, 4 * ROWS)
         twins = task.corrupt(docs, "key", 0)
         self.docs = docs[np.flatnonzero(twins.usable)[:ROWS]]
         self.clean, self.wrong = (
-            torch.from_numpy(d[np.flatnonzero(twins.usable)[:ROWS]].tokens).long() for d in (docs, twins.documents)
+            torch.from_numpy(d[np.flatnonzero(twins.usable)[:ROWS]].tokens).long()
+            for d in (docs, twins.documents)
         )
         self.roles = {role: torch.from_numpy(at).long() for role, at in self.docs.roles.items()}
-        self.mixed = torch.stack(list(self.roles.values()))[torch.arange(ROWS) % len(self.roles), torch.arange(ROWS)]
+        self.mixed = torch.stack(list(self.roles.values()))[
+            torch.arange(ROWS) % len(self.roles), torch.arange(ROWS)
+        ]
         self.time = self.clean.shape[1]
         self.by_fft = self.time > TOEPLITZ_UP_TO
         assert len(set(self.docs.lengths.tolist())) > 1
@@ -56,13 +64,13 @@ class Case:
         assert len(set(self.mixed.tolist())) > 2
 
     def run(self, tokens, edits=None):
-        """Logits at the query of a pass over all positions, with edits at sites."""
+        """Return logits at the query of a pass over all positions, with edits at sites."""
         with patch(self.model, edits or {}):
             return take(self.model(tokens), self.roles["query"], 1)
 
     @cached_property
     def seen(self):
-        """What passes every site in the clean and in the corrupt run, and the logits while that site is looked at."""
+        """Record every site in the clean and the corrupt run, each with the logits of its pass."""
         together = [name for name, site in sites(self.model).items() if not site.materialised]
         apart = [[name] for name in sites(self.model) if name not in together]
         found = {}
@@ -74,7 +82,7 @@ class Case:
         return found
 
     def masked(self, mask, value):
-        """An edit that puts in a value at some positions of each row."""
+        """Return an edit that puts in a value at some positions of each row."""
 
         def edit(x, site):
             shape = [1] * x.dim()
@@ -94,7 +102,9 @@ def case_of(architecture, task, dtype=torch.float32):
 
 
 every_case = pytest.mark.parametrize(("architecture", "task"), CASES)
-every_precision = pytest.mark.parametrize("dtype", TOLERANCE, ids=lambda dtype: str(dtype).removeprefix("torch."))
+every_precision = pytest.mark.parametrize(
+    "dtype", TOLERANCE, ids=lambda dtype: str(dtype).removeprefix("torch.")
+)
 
 
 def assert_near(found, expected, dtype, *about):
@@ -102,7 +112,7 @@ def assert_near(found, expected, dtype, *about):
 
 
 def assert_equal(case, found, expected, *about):
-    """To the bit, unless an FFT lies between."""
+    """Assert equality to the bit, or closeness if an FFT lies between."""
     if case.by_fft:
         assert_near(found, expected, case.dtype, *about)
     else:
@@ -111,7 +121,7 @@ def assert_equal(case, found, expected, *about):
 
 @every_precision
 @every_case
-def test_looking_changes_nothing(architecture, task, dtype):
+def test_recording_changes_nothing(architecture, task, dtype):
     case = case_of(architecture, task, dtype)
     plain = {"clean": case.run(case.clean), "wrong": case.run(case.wrong)}
     for (side, name), (logits, _) in case.seen.items():
@@ -132,13 +142,15 @@ def test_clean_into_clean_and_corrupt_into_corrupt_change_nothing(architecture, 
 
 @every_case
 def test_effects_are_there_to_be_seen(architecture, task):
-    """Or the identities below would say nothing: the key is read, and its restoration shows at every depth."""
+    """Without this the identities would be empty: restoring the key shows at every depth."""
     case = case_of(architecture, task)
     clean, corrupt = case.run(case.clean), case.run(case.wrong)
     assert relative_error(clean, corrupt) > 1e-3
     for name in ("blocks.0.block_in", "blocks.1.block_in"):
         _, value = case.seen["clean", name]
-        found = [case.run(case.wrong, {name: put(value, case.roles[role])}) for role in ("key", "query")]
+        found = [
+            case.run(case.wrong, {name: put(value, case.roles[role])}) for role in ("key", "query")
+        ]
         assert max(relative_error(logits, corrupt) for logits in found) > 1e-3, name
 
 
@@ -185,13 +197,18 @@ def test_the_last_block_restored_at_the_query_is_clean(architecture, task):
     case = case_of(architecture, task)
     for name in ("blocks.1.block_out", "final_in"):
         clean, value = case.seen["clean", name]
-        assert torch.equal(case.run(case.wrong, {name: put(value, case.roles["query"])}), clean), name
+        assert torch.equal(case.run(case.wrong, {name: put(value, case.roles["query"])}), clean), (
+            name
+        )
 
 
 @every_case
 def test_the_output_of_a_block_is_the_input_of_the_next(architecture, task):
     case = case_of(architecture, task)
-    for name, same in (("blocks.0.block_out", "blocks.1.block_in"), ("blocks.1.block_out", "final_in")):
+    for name, same in (
+        ("blocks.0.block_out", "blocks.1.block_in"),
+        ("blocks.1.block_out", "final_in"),
+    ):
         _, value = case.seen["clean", name]
         assert torch.equal(value, case.seen["clean", same][1])
         found = []
@@ -240,7 +257,10 @@ def test_a_plain_pass_after_patching_or_after_an_exception_is_as_before(architec
         with pytest.raises(ZeroDivisionError):
             case.run(case.wrong, {name: fails})
         assert not any(site.used for site in sites(case.model).values()), name
-    case.run(case.wrong, {name: put(value + 1) for (side, name), (_, value) in case.seen.items() if side == "clean"})
+    case.run(
+        case.wrong,
+        {name: put(value + 1) for (side, name), (_, value) in case.seen.items() if side == "clean"},
+    )
     assert not any(site.used for site in sites(case.model).values())
     assert torch.equal(case.run(case.wrong), before)
 
@@ -250,11 +270,15 @@ STATEFUL = ["mamba", "mamba:d_conv=0", "delta_net", "delta_net:heads=2"]
 
 @pytest.mark.parametrize("architecture", STATEFUL)
 @pytest.mark.parametrize("layer", [0, 1])
-def test_a_mixer_goes_on_from_an_edited_state(architecture, layer):
-    """What it gives after two edits is computed by hand from what passes its other sites."""
+def test_a_mixer_continues_from_an_edited_state(architecture, layer):
+    """Its output after two edits is computed by hand from its other sites."""
     case = case_of(architecture, "recall", torch.float64)
     name, mixer = f"blocks.{layer}.mixer", case.model.blocks[layer].mixer
-    inputs = ["conv_out", "dt"] if hasattr(mixer, "dt") else ["q_conv_out", "k_conv_out", "v_conv_out", "beta"]
+    inputs = (
+        ["conv_out", "dt"]
+        if hasattr(mixer, "dt")
+        else ["q_conv_out", "k_conv_out", "v_conv_out", "beta"]
+    )
     out = "ssm_out" if hasattr(mixer, "dt") else "head_out"
     state = case.seen["clean", f"{name}.state"][1]
     first, second = case.roles["key"], case.roles["key"] + 2
@@ -273,7 +297,9 @@ def test_a_mixer_goes_on_from_an_edited_state(architecture, layer):
     passed = [seen[f"{name}.{site}"] for site in inputs]
     for row in range(ROWS):
         own = {int(where[row]): value[row] for where, value in put_in.items()}
-        by_hand = (_scanned if hasattr(mixer, "dt") else _remembered)(mixer, [x[row] for x in passed], own)
+        by_hand = (_scanned if hasattr(mixer, "dt") else _remembered)(
+            mixer, [x[row] for x in passed], own
+        )
         assert_near(seen[f"{name}.{out}"][row], by_hand, torch.float64, row)
 
 
@@ -303,7 +329,7 @@ def _remembered(mixer, passed, put_in):
 
 @pytest.mark.parametrize("architecture", STATEFUL)
 def test_a_state_restored_where_a_convolution_last_sees_the_key_is_clean_behind_it(architecture):
-    """In the first layer all tokens but the key are as they were, and the state is all that remembers it."""
+    """The first layer gets the same tokens but for the key: only the state remembers it."""
     case = case_of(architecture, "recall", torch.float64)
     last = case.roles["key"] + 3  # of four taps
     kept = last < case.roles["query"]
@@ -311,14 +337,19 @@ def test_a_state_restored_where_a_convolution_last_sees_the_key_is_clean_behind_
     with record(case.model, [out]) as clean:
         case.model(case.clean)
     last = torch.minimum(last, case.roles["query"])
-    with patch(case.model, {name: put(case.seen["clean", name][1], last)}), record(case.model, [out]) as restored:
+    with (
+        patch(case.model, {name: put(case.seen["clean", name][1], last)}),
+        record(case.model, [out]) as restored,
+    ):
         case.model(case.wrong)
     assert kept.sum() >= 2
     for row in kept.nonzero()[:, 0].tolist():
         start, end = int(last[row]) + 1, int(case.roles["query"][row]) + 1
         assert_near(restored[out][row, start:end], clean[out][row, start:end], torch.float64, row)
         broken = case.seen["wrong", out][1]
-        assert relative_error(broken[row, start:end], clean[out][row, start:end]) > 1e-4, "the state did remember it"
+        assert relative_error(broken[row, start:end], clean[out][row, start:end]) > 1e-4, (
+            "the state did remember it"
+        )
 
 
 @pytest.mark.parametrize("architecture", STATEFUL)
@@ -327,7 +358,9 @@ def test_the_state_of_the_only_layer_restored_at_the_query_is_clean(architecture
     model = random(architecture, task, layers=1, dtype=torch.float64).requires_grad_(False)
     docs = task.documents(0, "test", 0, 40)
     twins = task.corrupt(docs, "key", 0)
-    far = twins.usable & (docs.roles["key"] + 4 <= docs.roles["query"])  # the convolution at the query is not the key's
+    far = twins.usable & (
+        docs.roles["key"] + 4 <= docs.roles["query"]
+    )  # the convolution at the query is not the key's
     clean, wrong = (torch.from_numpy(side[far].tokens).long() for side in (docs, twins.documents))
     query = torch.from_numpy(docs[far].roles["query"]).long()
     name = "blocks.0.mixer.state"

@@ -29,7 +29,9 @@ def test_an_offset_counts_tokens_and_may_lead_out_of_a_document(docs, role, offs
     for i in range(len(docs)):
         place = docs.roles[role][i] + offset
         assert there[i] == (0 <= place < docs.lengths[i])
-        assert where[i] == (place if there[i] else 0), "what is not there points at a token all the same"
+        assert where[i] == (place if there[i] else 0), (
+            "what is not there points at a token all the same"
+        )
 
 
 def test_offsets_lead_out_on_both_sides_and_padding_is_outside(docs):
@@ -38,7 +40,9 @@ def test_offsets_lead_out_on_both_sides_and_padding_is_outside(docs):
     _, there = positions(docs, "value+4")
     assert there.any()
     assert not there.all()
-    assert (docs.roles["value"] + 4 < docs.tokens.shape[1])[~there].any(), "inside the table, outside the document"
+    assert (docs.roles["value"] + 4 < docs.tokens.shape[1])[~there].any(), (
+        "inside the table, outside the document"
+    )
 
 
 @pytest.mark.parametrize("place", [0, 1, 5, 6, 29, 10**9])

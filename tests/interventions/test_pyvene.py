@@ -46,7 +46,12 @@ class EveryToken:
 @cache
 def model_of(architecture):
     """Weights so large that a corruption matters; components and logits are of about size 1."""
-    sizes = {"d_model": 32, "max_len": 16, "init_linear": LINEAR[architecture], "init_embedding": 10.0}
+    sizes = {
+        "d_model": 32,
+        "max_len": 16,
+        "init_linear": LINEAR[architecture],
+        "init_embedding": 10.0,
+    }
     return LanguageModel(ModelConfig(architecture=architecture, **sizes), V).requires_grad_(False)
 
 
@@ -66,12 +71,16 @@ def test_every_logit_is_that_of_pyvene(architecture, corrupt):
     moved = []
     for name, role, theirs in pyvene_cells(model, *pair(corrupt), names, ROLES):
         values = grid.cells["restored", name, role]
-        ours, likelihood = (torch.from_numpy(values[metric]).view(N, V) for metric in ("logit", "likelihood"))
+        ours, likelihood = (
+            torch.from_numpy(values[metric]).view(N, V) for metric in ("logit", "likelihood")
+        )
         assert float((ours - theirs).abs().max()) <= CLOSE, (name, role)
         assert float((likelihood - theirs.softmax(dim=-1)).abs().max()) <= CLOSE, (name, role)
         moved.append(float((ours - broken).abs().max()))
     assert len(moved) == len(grid.cells) == len(names) * len(ROLES)
-    assert sum(by > 1000 * CLOSE for by in moved) >= len(moved) / 2, "there was something to agree on"
+    assert sum(by > 1000 * CLOSE for by in moved) >= len(moved) / 2, (
+        "there was something to agree on"
+    )
 
 
 @every_architecture

@@ -3,7 +3,7 @@ import pytest
 from scipy import stats
 
 from mecheval.interventions.grid import Grid
-from mecheval.interventions.restoration import THRESHOLD, rows, shares
+from mecheval.interventions.restoration import THRESHOLD, shares
 from mecheval.metrics.measurement import METRICS
 from mecheval.metrics.statistics import interval
 
@@ -12,14 +12,26 @@ ABLATED = ("ablated", "blocks.0.mixer_out", "query")
 
 
 def grid_of(clean, corrupt, cells):
-    """Of likelihoods; the other metrics are some function of them."""
+    """Make a grid from likelihoods; the other metrics are some function of them."""
 
     def values(likelihood):
         likelihood = np.asarray(likelihood, float)
         right = np.where(np.isnan(likelihood), np.nan, (likelihood > 0.5).astype(float))
-        return {"likelihood": likelihood, "accuracy": right, "logit": 3 * likelihood, "kl": 1 - likelihood}
+        return {
+            "likelihood": likelihood,
+            "accuracy": right,
+            "logit": 3 * likelihood,
+            "kl": 1 - likelihood,
+        }
 
-    return Grid("key", "test", values(clean), values(corrupt), {cell: values(found) for cell, found in cells.items()})
+    return Grid(
+        "key",
+        "test",
+        values(clean),
+        values(corrupt),
+        {cell: values(found) for cell, found in cells.items()},
+        2,
+    )
 
 
 def drawn(n, seed=0):
@@ -31,7 +43,9 @@ def drawn(n, seed=0):
 
 
 def share_rows(grid):
-    return {(row.condition, row.site, row.role): row for row in rows(grid, 0) if row.metric == "share"}
+    return {
+        (row.condition, row.site, row.role): row for row in grid.rows() if row.metric == "share"
+    }
 
 
 def test_the_restored_share_is_what_came_back_of_what_was_lost():
@@ -41,7 +55,9 @@ def test_the_restored_share_is_what_came_back_of_what_was_lost():
     assert shares(grid)[ABLATED][0] == pytest.approx((0.8 - 0.45) / (0.8 - 0.1))
 
 
-@pytest.mark.parametrize(("likelihood", "restored", "ablated"), [([0.9, 0.7], 1, 0), ([0.1, 0.3], 0, 1)])
+@pytest.mark.parametrize(
+    ("likelihood", "restored", "ablated"), [([0.9, 0.7], 1, 0), ([0.1, 0.3], 0, 1)]
+)
 def test_all_is_one_and_nothing_is_zero(likelihood, restored, ablated):
     grid = grid_of([0.9, 0.7], [0.1, 0.3], {CELL: likelihood, ABLATED: likelihood})
     assert shares(grid)[CELL][0] == pytest.approx(restored)
@@ -55,13 +71,20 @@ def test_more_than_all_and_less_than_nothing_are_not_cut_off():
 
 
 def test_there_is_no_share_where_clean_and_corrupt_are_near():
-    for lost, there in ((THRESHOLD * 0.99, False), (THRESHOLD * 1.01, True), (-0.5, False), (0.0, False)):
+    for lost, there in (
+        (THRESHOLD * 0.99, False),
+        (THRESHOLD * 1.01, True),
+        (-0.5, False),
+        (0.0, False),
+    ):
         grid = grid_of([0.6, 0.6], [0.6 - lost, 0.6 - lost], {CELL: [0.5, 0.6]})
         assert bool(shares(grid)) == bool(share_rows(grid)) == there, lost
 
 
 def test_a_cell_is_compared_with_the_same_documents_clean_and_corrupt():
-    grid = grid_of([1.0, 0.5, 0.9], [0.0, 0.1, 0.1], {CELL: [np.nan, 0.3, np.nan], ABLATED: [0.5, np.nan, 0.5]})
+    grid = grid_of(
+        [1.0, 0.5, 0.9], [0.0, 0.1, 0.1], {CELL: [np.nan, 0.3, np.nan], ABLATED: [0.5, np.nan, 0.5]}
+    )
     assert shares(grid)[CELL][0] == pytest.approx((0.3 - 0.1) / (0.5 - 0.1))
     assert shares(grid)[ABLATED][0] == pytest.approx((0.95 - 0.5) / (0.95 - 0.05))
     found = share_rows(grid)
@@ -69,9 +92,11 @@ def test_a_cell_is_compared_with_the_same_documents_clean_and_corrupt():
 
 
 def test_the_interval_of_a_share_is_over_the_same_documents_too():
-    """Of twenty documents ten have the token, all alike: there is nothing to be unsure of, whatever the others did."""
+    """Ten of twenty documents have the token, all alike: the others add no uncertainty."""
     there, others = np.arange(20) < 10, np.random.default_rng(0).random(20)
-    grid = grid_of(np.where(there, 0.9, others), np.full(20, 0.1), {CELL: np.where(there, 0.5, np.nan)})
+    grid = grid_of(
+        np.where(there, 0.9, others), np.full(20, 0.1), {CELL: np.where(there, 0.5, np.nan)}
+    )
     row = share_rows(grid)[CELL]
     assert (row.value, row.low, row.high) == pytest.approx((0.5, 0.5, 0.5))
 
@@ -82,14 +107,16 @@ def test_there_is_no_share_where_little_was_lost_though_some_documents_lost_much
 
 
 def test_a_cell_whose_own_documents_lost_nothing_has_no_share():
-    grid = grid_of([1.0, 1.0, 0.5], [0.0, 0.0, 0.5], {CELL: [np.nan, np.nan, 0.5], ABLATED: [0.5, 0.5, 0.5]})
+    grid = grid_of(
+        [1.0, 1.0, 0.5], [0.0, 0.0, 0.5], {CELL: [np.nan, np.nan, 0.5], ABLATED: [0.5, 0.5, 0.5]}
+    )
     assert set(shares(grid)) == {ABLATED}
 
 
 def test_a_cell_without_documents_has_rows_without_numbers_and_no_share():
     grid = grid_of([1.0, 1.0], [0.0, 0.0], {CELL: [np.nan, np.nan]})
     assert shares(grid) == {}
-    cells = [row for row in rows(grid, 0) if row.site]
+    cells = [row for row in grid.rows() if row.site]
     assert len(cells) == len(METRICS)
     for row in cells:
         assert row.n == 0
@@ -98,7 +125,7 @@ def test_a_cell_without_documents_has_rows_without_numbers_and_no_share():
 
 def test_a_row_says_what_it_is_of():
     grid, found = drawn(30), {}
-    for row in rows(grid, step=7):
+    for row in grid.rows(step=7):
         found[row.metric, row.condition, row.site, row.role] = row
         assert (row.split, row.step, row.n) == ("test", 7, 30)
         assert row.corrupted == "key"
@@ -110,7 +137,9 @@ def test_a_row_says_what_it_is_of():
     assert set(found) == expected | {("share", *CELL), ("share", *ABLATED)}
     for metric in METRICS:
         for (condition, *_), values in {("clean",): grid.clean, ("corrupt",): grid.corrupt}.items():
-            assert found[metric, condition, None, None].value == pytest.approx(values[metric].mean(), rel=1e-14)
+            assert found[metric, condition, None, None].value == pytest.approx(
+                values[metric].mean(), rel=1e-14
+            )
         values = grid.cells[CELL][metric]
         row = found[metric, *CELL]
         assert row.value == pytest.approx(values.mean(), rel=1e-14)
@@ -118,7 +147,7 @@ def test_a_row_says_what_it_is_of():
 
 
 def test_only_the_metrics_asked_for_have_rows():
-    assert {row.metric for row in rows(drawn(8), 0, metrics=["kl"])} == {"kl", "share"}
+    assert {row.metric for row in drawn(8).rows(metrics=["kl"])} == {"kl", "share"}
 
 
 def test_documents_without_the_token_are_left_out_of_a_row():
@@ -127,7 +156,7 @@ def test_documents_without_the_token_are_left_out_of_a_row():
     gone = np.arange(40) % 3 == 0
     for metric in METRICS:
         values[metric][gone] = np.nan
-    for row in rows(grid, 0):
+    for row in grid.rows():
         if (row.condition, row.site, row.role) == CELL:
             assert row.n == 26
             assert np.isfinite([row.value, row.low, row.high]).all()
@@ -136,24 +165,39 @@ def test_documents_without_the_token_are_left_out_of_a_row():
 
 
 def off_scipy(row_of, data_of, statistic):
-    """How far both ends are from those of scipy's bootstrap, in standard errors, on average over samples of many sizes.
+    """Return how far both ends are from scipy's bootstrap, in standard errors, over many sizes.
 
-    One end of 1,000 resamples is off by 0.09 or so; the average of twelve by 0.03. A 90 % interval would be off by 0.3.
+    One end of 1,000 resamples is off by about 0.09; the average of twelve by 0.03. A 90 % interval
+    would be off by 0.3.
     """
     ends = []
     for n in range(60, 360, 25):
         found = stats.bootstrap(
-            data_of(n), statistic, paired=True, n_resamples=5000, method="percentile", rng=np.random.default_rng(n)
+            data_of(n),
+            statistic,
+            paired=True,
+            n_resamples=5000,
+            method="percentile",
+            rng=np.random.default_rng(n),
         )
         row, wanted = row_of(n), found.confidence_interval
-        ends.append([(row.low - wanted.low) / found.standard_error, (row.high - wanted.high) / found.standard_error])
+        ends.append(
+            [
+                (row.low - wanted.low) / found.standard_error,
+                (row.high - wanted.high) / found.standard_error,
+            ]
+        )
     return np.abs(np.mean(ends, axis=0)).max()
 
 
 @pytest.mark.parametrize("metric", ["likelihood", "logit", "kl"])
 def test_the_interval_of_a_mean_is_that_of_scipys_bootstrap(metric):
     def row_of(n):
-        return next(row for row in rows(drawn(n, seed=n), 0) if (row.metric, row.condition) == (metric, "restored"))
+        return next(
+            row
+            for row in drawn(n, seed=n).rows()
+            if (row.metric, row.condition) == (metric, "restored")
+        )
 
     assert off_scipy(row_of, lambda n: (drawn(n, seed=n).cells[CELL][metric],), np.mean) < 0.1
 
@@ -184,11 +228,19 @@ def test_the_interval_of_a_share_is_that_of_scipys_bootstrap_over_documents(cell
         ([0.9, 0.8], [0.1, 0.1], [0.5, np.nan]),
         ([0.9, 0.8, 0.7], [0.1, 0.1, 0.1], [np.nan, np.nan, 0.3]),
     ],
-    ids=["one", "one restored", "lost in one", "won in one", "lost in one of three", "there in one", "in one of three"],
+    ids=[
+        "one",
+        "one restored",
+        "lost in one",
+        "won in one",
+        "lost in one of three",
+        "there in one",
+        "in one of three",
+    ],
 )
 def test_few_documents_have_rows_too(clean, corrupt, found):
     grid = grid_of(clean, corrupt, {CELL: found, ABLATED: found})
-    given = rows(grid, 0)
+    given = grid.rows()
     assert {row.metric for row in given} == {*METRICS, "share"}
     for row in given:
         assert np.isfinite([row.value, row.low, row.high]).all(), row
@@ -201,11 +253,13 @@ def test_a_share_lies_in_its_interval_whatever_the_documents():
         n = int(rng.integers(1, 30))
         clean, corrupt = rng.random(n), 0.5 * rng.random(n)
         cells = {CELL: rng.random(n), ABLATED: np.where(rng.random(n) < 0.3, np.nan, rng.random(n))}
-        for row in rows(grid_of(clean, corrupt, cells), 0):
+        for row in grid_of(clean, corrupt, cells).rows():
             if row.n:
                 assert row.low - 1e-12 <= row.value <= row.high + 1e-12, (seed, row)
 
 
 def test_more_documents_make_a_share_surer():
-    widths = [share_rows(drawn(n))[CELL].high - share_rows(drawn(n))[CELL].low for n in (16, 256, 4096)]
+    widths = [
+        share_rows(drawn(n))[CELL].high - share_rows(drawn(n))[CELL].low for n in (16, 256, 4096)
+    ]
     assert widths[0] > 2 * widths[1] > 4 * widths[2]

@@ -1,4 +1,4 @@
-"""What memories hold whose weights were set by hand, and what models hold that learned nothing."""
+"""The pairs held by memories with known weights, and by models that learned nothing."""
 
 from dataclasses import replace
 
@@ -27,7 +27,7 @@ TASKS = [
 
 
 def memory(task: Recall, places: int | None = None) -> LanguageModel:
-    """A delta rule that writes each pair when it is complete, at a place of the shown token's own, and asks there.
+    """Return a delta rule that writes each complete pair at a place of the shown token.
 
     With fewer places than symbols, symbols share them: what was there is replaced.
     """
@@ -41,10 +41,16 @@ def memory(task: Recall, places: int | None = None) -> LanguageModel:
         symbols = [task.symbols(role)[i] - FIRST_SYMBOL for role in ("key", "value")]
         shown[i % (places or half), symbols[0]] = recalled[i, symbols[1]] = 20
     present, before = torch.tensor([0.0, 1.0]), torch.tensor([1.0, 0.0])
-    first, second = (present, before) if task.query == "value" else (before, present)  # a value stands behind its key
+    first, second = (
+        (present, before) if task.query == "value" else (before, present)
+    )  # a value stands behind its key
     with torch.no_grad():
         model.embedding.weight.copy_(torch.cat([torch.zeros(FIRST_SYMBOL, size), torch.eye(size)]))
-        for name, matrix, tap in (("q", shown, present), ("k", shown, first), ("v", recalled, second)):
+        for name, matrix, tap in (
+            ("q", shown, present),
+            ("k", shown, first),
+            ("v", recalled, second),
+        ):
             getattr(mixer, f"{name}_proj").weight.copy_(matrix)
             getattr(mixer, f"{name}_conv").weight.copy_(tap.expand(size, 1, 2))
         mixer.b_proj.weight.fill_(40)
@@ -79,7 +85,9 @@ def test_what_is_held_counts_the_pairs_whose_keys_have_not_come_to_the_same_plac
         for later in range(mine, 6):
             places = (keys[mine + 1 : later + 1] - FIRST_SYMBOL) % 4
             if later:
-                kept.setdefault(2 * (later - mine), []).append((keys[mine] - FIRST_SYMBOL) % 4 not in places)
+                kept.setdefault(2 * (later - mine), []).append(
+                    (keys[mine] - FIRST_SYMBOL) % 4 not in places
+                )
     for age, expected in kept.items():
         assert held.accuracy[age] == pytest.approx(np.mean(expected))
         assert held.n[age] == held.n[age + 1] == len(expected)
@@ -100,7 +108,9 @@ def test_what_the_query_knows_by_itself_is_in_the_control():
     task = Telling(pairs=4, vocab=8)  # every document has every value
     model = memory(task)
     mixer = model.blocks[0].mixer
-    with torch.no_grad():  # values are places of their own: a state says which values it has seen, and no pairs
+    with (
+        torch.no_grad()
+    ):  # values are places of their own: a state says which values it has seen, and no pairs
         for name in "qk":
             getattr(mixer, f"{name}_proj").weight.copy_(mixer.v_proj.weight)
             getattr(mixer, f"{name}_conv").weight.copy_(mixer.v_conv.weight)
@@ -112,7 +122,9 @@ def test_what_the_query_knows_by_itself_is_in_the_control():
 
 def test_what_passes_the_state_by_is_not_held():
     task = Telling(pairs=4, vocab=32)
-    model = LanguageModel(ModelConfig(architecture="mamba", d_model=32, layers=1, max_len=32), task.vocab_size)
+    model = LanguageModel(
+        ModelConfig(architecture="mamba", d_model=32, layers=1, max_len=32), task.vocab_size
+    )
     mixer = model.blocks[0].mixer
     with torch.no_grad():  # B = 0: nothing is ever written, and D brings the answer to the output
         mixer.x_proj.weight[mixer.dt_rank : mixer.dt_rank + mixer.d_state] = 0
@@ -121,10 +133,14 @@ def test_what_passes_the_state_by_is_not_held():
     assert held.control == pytest.approx(held.chance)
 
 
-@pytest.mark.parametrize("architecture", ["delta_net:d_conv=0", "delta_net", "mamba", "mamba:d_conv=0"])
+@pytest.mark.parametrize(
+    "architecture", ["delta_net:d_conv=0", "delta_net", "mamba", "mamba:d_conv=0"]
+)
 def test_a_model_that_learned_nothing_holds_nothing(architecture):
     task = tasks.build("recall:pairs=6,vocab=512")
-    model = LanguageModel(ModelConfig(architecture=architecture, d_model=16, max_len=32), task.vocab_size)
+    model = LanguageModel(
+        ModelConfig(architecture=architecture, d_model=16, max_len=32), task.vocab_size
+    )
     for layer in (0, 1):
         held = held_pairs(model, task, layer, documents=800)
         assert_near(held.accuracy, held)
@@ -132,7 +148,7 @@ def test_a_model_that_learned_nothing_holds_nothing(architecture):
 
 
 def assert_near(found, held):
-    """Chance, within what so many documents allow."""
+    """Assert chance level, within the spread of so many documents."""
     spread = np.sqrt(held.chance * (1 - held.chance) / held.n)
     assert (np.abs(found - held.chance) <= 4 * spread).all(), (found, held)
 
@@ -161,7 +177,9 @@ def test_ages_and_chance_are_those_of_the_documents(text):
     for i in range(len(docs)):
         complete = max(docs.roles["key"][i], docs.roles["value"][i])
         recalled = (
-            range(1, docs.roles["divider"][i], 2) if task.query == "value" else range(2, docs.roles["divider"][i], 2)
+            range(1, docs.roles["divider"][i], 2)
+            if task.query == "value"
+            else range(2, docs.roles["divider"][i], 2)
         )
         for step in range(complete, docs.roles["query"][i]):
             values = sum(at <= step for at in recalled)
@@ -185,12 +203,16 @@ FEW = 100_000  # bytes: two or three documents at a time
 
 
 def drawn(architecture, task):
-    config = ModelConfig(architecture=architecture, d_model=8, max_len=32, init_linear=5.0, init_embedding=20.0)
+    config = ModelConfig(
+        architecture=architecture, d_model=8, max_len=32, init_linear=5.0, init_embedding=20.0
+    )
     return LanguageModel(config, task.vocab_size, seed=2).double()
 
 
 @pytest.mark.parametrize("architecture", MODELS)
-def test_it_does_not_matter_where_blocks_end_nor_how_few_tokens_are_read_again(architecture, monkeypatch):
+def test_it_does_not_matter_where_blocks_end_nor_how_few_tokens_are_read_again(
+    architecture, monkeypatch
+):
     task = tasks.build("recall:pairs=6,vocab=16,min_pairs=2")
     model = drawn(architecture, task)
     whole, again = (held_pairs(model, task, 1, documents=17) for _ in range(2))
@@ -208,8 +230,10 @@ def test_it_does_not_matter_where_blocks_end_nor_how_few_tokens_are_read_again(a
     [("mamba:d_conv=0", 1), ("mamba:d_conv=2", 2), ("mamba", 4), ("delta_net:d_conv=16", 16)],
 )
 def test_as_many_tokens_are_read_again_as_the_convolution_sees(architecture, tokens, monkeypatch):
-    task, lengths, added = tasks.build("recall:pairs=12,vocab=32"), [], module._added
-    monkeypatch.setattr(module, "_added", lambda *inputs: lengths.append(inputs[1].shape[1]) or added(*inputs))
+    task, lengths, added = tasks.build("recall:pairs=12,vocab=32"), [], module._output
+    monkeypatch.setattr(
+        module, "_output", lambda *inputs: lengths.append(inputs[1].shape[1]) or added(*inputs)
+    )
     held_pairs(drawn(architecture, task), task, 0, documents=4)
     assert lengths[-1] == tokens
 
@@ -236,9 +260,24 @@ def test_states_are_those_of_each_document_by_itself_after_each_of_its_tokens(ar
     ("architecture", "task", "options", "line"),
     [
         ("mamba", "treecall", {"layer": 0}, "task=Treecall must have documents of several pairs"),
-        ("mamba", "recall:pairs=1", {"layer": 0}, "task=Recall must have documents of several pairs"),
-        ("mamba", "recall", {"layer": 2}, "layer=2 must be one of 0, 1: mamba has no state there"),
-        ("attention", "recall", {"layer": 0}, "layer=0 must be in a model with a recurrent state: attention has no"),
+        (
+            "mamba",
+            "recall:pairs=1",
+            {"layer": 0},
+            "task=Recall must have documents of several pairs",
+        ),
+        (
+            "mamba",
+            "recall",
+            {"layer": 2},
+            "layer=2 of mamba has no recurrent state; choose one of 0, 1",
+        ),
+        (
+            "attention",
+            "recall",
+            {"layer": 0},
+            "layer=0 of attention has no recurrent state; no layer has one",
+        ),
         ("mamba", "recall", {"layer": 0, "documents": 3}, "documents=3 must be at least 4"),
     ],
 )
@@ -249,10 +288,10 @@ def test_what_cannot_be_meant_is_refused(architecture, task, options, line):
     assert str(error.value).startswith(line)
 
 
-def test_a_model_that_gives_no_numbers_holds_nothing():
+def test_a_model_that_is_not_finite_holds_nothing():
     task = tasks.build("recall:pairs=4,vocab=16")
     model = drawn("mamba", task)
     with torch.no_grad():
         model.blocks[0].mixer.D.fill_(torch.nan)
-    with pytest.raises(InterventionError, match="layer 1 has states that are no numbers"):
+    with pytest.raises(InterventionError, match="states of layer 1 are not finite"):
         held_pairs(model, task, 1, documents=4)

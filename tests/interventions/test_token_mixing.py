@@ -1,4 +1,4 @@
-"""Mixing weights against the mixers' outputs and equations, and where a model looks whose weights were set by hand."""
+"""Mixing weights against the mixers' outputs and equations, and in a model with known weights."""
 
 import numpy as np
 import pytest
@@ -8,8 +8,7 @@ from support.task_facts import relative_error
 from torch import nn
 
 from mecheval.core.errors import InterventionError, InvalidInput
-from mecheval.interventions.mixing_rows import rows
-from mecheval.interventions.token_mixing import looks
+from mecheval.interventions.token_mixing import token_mixing
 from mecheval.metrics.statistics import middle, resampled
 from mecheval.models import edits
 from mecheval.models.config import ModelConfig
@@ -23,12 +22,19 @@ from mecheval.models.site import patch, record, sites
 from mecheval.tasks import tasks
 
 CASES = {
-    Attention: at_every_shape((1, {}), (6, {"heads": 3}), (8, {"heads": 8}), (4, {"heads": 2}, {"qkv_proj.weight": 4})),
+    Attention: at_every_shape(
+        (1, {}), (6, {"heads": 3}), (8, {"heads": 8}), (4, {"heads": 2}, {"qkv_proj.weight": 4})
+    ),
     LinearAttention: at_every_shape(
-        (1, {}), (6, {"heads": 3}), (8, {"heads": 2, "feature_dim": 5}, {"q_proj.weight": 30, "k_proj.weight": 30})
+        (1, {}),
+        (6, {"heads": 3}),
+        (8, {"heads": 2, "feature_dim": 5}, {"q_proj.weight": 30, "k_proj.weight": 30}),
     ),
     DeltaNet: at_every_shape(
-        (4, {}), (6, {"heads": 3, "d_conv": 0}), (8, {"heads": 2}, {"b_proj.weight": 100}), (1, {"d_conv": 0})
+        (4, {}),
+        (6, {"heads": 3, "d_conv": 0}),
+        (8, {"heads": 2}, {"b_proj.weight": 100}),
+        (1, {"d_conv": 0}),
     ),
     Mamba: at_every_shape(
         (3, {"d_conv": 0}),
@@ -45,7 +51,7 @@ every_mixer = pytest.mark.parametrize("kind", CASES, ids=lambda kind: kind.__nam
 
 @torch.no_grad()
 def mixed(mixer, x, site):
-    """Weights, values, and what passes the site."""
+    """Return weights, values, and the activation at the site."""
     with record(mixer, [site]) as seen:
         mixer(x)
     return *mixer.mixing(x), seen[site]
@@ -78,7 +84,10 @@ def test_weights_of_the_delta_rule_are_its_recurrence_unrolled():
         mixer, x = case.draw(DeltaNet)
         with record(mixer.double(), ["q_conv_out", "k_conv_out", "beta"]) as seen:
             weights, _ = mixer.mixing(x.double())
-        q, k = (l2_normalise(seen[f"{name}_conv_out"].unflatten(-1, (mixer.heads, -1))).detach() for name in "qk")
+        q, k = (
+            l2_normalise(seen[f"{name}_conv_out"].unflatten(-1, (mixer.heads, -1))).detach()
+            for name in "qk"
+        )
         beta, exact = seen["beta"].detach().numpy(), np.zeros(weights.shape)
         for b, h, t, s in np.ndindex(*weights.shape):
             read = q[b, t, h].numpy() / np.sqrt(q.shape[-1])
@@ -97,7 +106,11 @@ def test_weights_of_mamba_are_its_recurrence_unrolled():
             weights, values = mixer.mixing(x.double())
         assert torch.equal(values[..., 0], seen["conv_out"])
         w, dt = numbers(mixer), seen["dt"].detach().numpy()
-        B, C = np.split((seen["conv_out"].detach().numpy() @ w["x_proj.weight"].T)[..., mixer.dt_rank :], 2, axis=-1)
+        B, C = np.split(
+            (seen["conv_out"].detach().numpy() @ w["x_proj.weight"].T)[..., mixer.dt_rank :],
+            2,
+            axis=-1,
+        )
         A, exact = -np.exp(w["A_log"]), np.zeros(weights.shape)
         for b, c, t, s in np.ndindex(*weights.shape):
             kept = np.exp(A[c] * dt[b, s + 1 : t + 1, c].sum())
@@ -111,23 +124,34 @@ def test_weights_of_mamba_are_its_recurrence_unrolled():
 
 @pytest.mark.parametrize(
     ("kind", "site"),
-    [(Attention, "query"), (Attention, "scores"), (LinearAttention, "key"), (DeltaNet, "beta"), (Mamba, "dt")],
+    [
+        (Attention, "query"),
+        (Attention, "scores"),
+        (LinearAttention, "key"),
+        (DeltaNet, "beta"),
+        (Mamba, "dt"),
+    ],
 )
 def test_an_edit_inside_the_mixer_is_in_the_weights(kind, site):
     mixer, x = Case(2, 9, 4, {}).draw(kind)
     before, _ = mixer.double().mixing(x.double())
     with patch(mixer, {site: edits.zero(torch.tensor([4, 6]))}):
         weights, values, read = mixed(mixer, x.double(), OUT[kind])
-    assert relative_error(torch.einsum("bhts,bshd->bthd", weights, values).reshape(read.shape), read) <= 1e-12
+    assert (
+        relative_error(torch.einsum("bhts,bshd->bthd", weights, values).reshape(read.shape), read)
+        <= 1e-12
+    )
     assert relative_error(weights, before) > 1e-3
 
 
 RECALL = tasks.build("recall:pairs=4,vocab=16")
 
 
-def looking_back() -> LanguageModel:
-    """Head 0 looks at the token before, head 1 at its own: positions are one-hot, and queries ask for one of them."""
-    model = LanguageModel(ModelConfig(architecture="attention:heads=2", d_model=32, layers=1, max_len=16), 19)
+def reading_back() -> LanguageModel:
+    """Return attention whose head 0 reads the token before, and head 1 the token itself."""
+    model = LanguageModel(
+        ModelConfig(architecture="attention:heads=2", d_model=32, layers=1, max_len=16), 19
+    )
     block, steps = model.blocks[0], torch.eye(16)
     block.norm1 = nn.Identity()
     with torch.no_grad():
@@ -135,28 +159,32 @@ def looking_back() -> LanguageModel:
         model.positions.weight.copy_(torch.cat([steps, 0 * steps], dim=1))
         before, own = steps.roll(1, dims=1), steps  # as matrices: e_t ↦ e_{t−1}, and e_t ↦ e_t
         q, k = 1e3 * torch.cat([before, own]), torch.cat([steps, steps])
-        block.mixer.qkv_proj.weight[:64] = torch.cat([torch.cat([part, 0 * part], dim=1) for part in (q, k)])
+        block.mixer.qkv_proj.weight[:64] = torch.cat(
+            [torch.cat([part, 0 * part], dim=1) for part in (q, k)]
+        )
     return model
 
 
-def test_a_head_that_looks_at_the_token_before_is_seen_to_do_so():
+def test_a_head_that_reads_the_token_before_has_its_weight_there():
     roles = ("bos", "key", "value", "next_key", "divider", "query", "value+1", "@0")
     places = (*roles, "value-1", "query-2")
-    model = looking_back()
-    found = looks(model, RECALL, documents=50, from_roles=roles, to_roles=places)
+    model = reading_back()
+    found = token_mixing(model, RECALL, documents=50, from_roles=roles, to_roles=places)
     docs = RECALL.documents(0, "test", 0, 50)
     where = {name: docs.roles[name] for name in docs.roles}
     where |= {"value+1": where["value"] + 1, "@0": 0 * where["key"], "value-1": where["value"] - 1}
     where |= {"query-2": where["query"] - 2}
-    for row in rows(found):
+    for row in found.rows():
         here, there = where[row.from_role], where[row.to_role]
         aim = np.maximum(here - 1, 0) if row.head == 0 else here
-        expected = (there == aim).mean() if row.from_role not in ("bos", "@0") else (there == 0).mean()
+        expected = (
+            (there == aim).mean() if row.from_role not in ("bos", "@0") else (there == 0).mean()
+        )
         assert row.weight == pytest.approx(expected, abs=1e-6), row
         assert row.share == pytest.approx(expected, abs=1e-6), row
         assert (row.layer, row.n) == (0, 50)
         assert row.low - 1e-6 <= row.weight <= row.high + 1e-6
-    assert len(rows(found)) == 2 * len(roles) * len(places)
+    assert len(found.rows()) == 2 * len(roles) * len(places)
     assert found.weights[0].shape == (50, 2, len(roles), len(places))
 
 
@@ -173,16 +201,20 @@ every_setting = pytest.mark.parametrize(("architecture", "task"), SETTINGS)
 
 def drawn(architecture, task):
     built = tasks.build(task)
-    config = ModelConfig(architecture=architecture, d_model=8, max_len=32, init_linear=10.0, init_embedding=20.0)
+    config = ModelConfig(
+        architecture=architecture, d_model=8, max_len=32, init_linear=10.0, init_embedding=20.0
+    )
     return LanguageModel(config, built.vocab_size, seed=1).double(), built
 
 
 @every_setting
 def test_what_is_seen_is_what_the_weights_of_each_document_say(architecture, task):
     model, task = drawn(architecture, task)
-    found = looks(model, task, documents=13, seed=3, split="dev", to_roles=("bos", "key", "value+1", "query"))
+    found = token_mixing(
+        model, task, documents=13, seed=3, split="dev", to_roles=("bos", "key", "value+1", "query")
+    )
     docs = task.documents(3, "dev", 0, 13)
-    assert set(found.weights) | set(found.silent) == {0, 1}
+    assert set(found.weights) | set(found.without_weights) == {0, 1}
     for layer in found.weights:
         for i in range(13):
             name = f"blocks.{layer}.mixer_in"
@@ -190,7 +222,13 @@ def test_what_is_seen_is_what_the_weights_of_each_document_say(architecture, tas
                 model(torch.from_numpy(docs.tokens[i : i + 1, : docs.lengths[i]]).long())
                 weights = model.blocks[layer].mixer.mixing(seen[name])[0][0].numpy()
             here = [int(docs.roles[role][i]) for role in ("query", "value")]
-            there = [0, *(int(docs.roles[role][i]) + step for role, step in (("key", 0), ("value", 1), ("query", 0)))]
+            there = [
+                0,
+                *(
+                    int(docs.roles[role][i]) + step
+                    for role, step in (("key", 0), ("value", 1), ("query", 0))
+                ),
+            ]
             exact = weights[:, here][:, :, there]
             shares = np.abs(exact) / np.abs(weights[:, here]).sum(axis=-1, keepdims=True)
             np.testing.assert_allclose(found.weights[layer][i], exact, rtol=1e-9, atol=1e-12)
@@ -201,22 +239,30 @@ def test_what_is_seen_is_what_the_weights_of_each_document_say(architecture, tas
 @every_setting
 def test_it_does_not_matter_where_blocks_end_and_nothing_is_left_behind(architecture, task):
     model, task = drawn(architecture, task)
-    whole, again = (looks(model, task, documents=13) for _ in range(2))
+    whole, again = (token_mixing(model, task, documents=13) for _ in range(2))
     for memory in (1, 20_000):
-        parts = looks(model, task, documents=13, memory=memory)
+        parts = token_mixing(model, task, documents=13, memory=memory)
         for layer, weights in whole.weights.items():
             assert np.array_equal(again.weights[layer], weights)
             np.testing.assert_allclose(parts.weights[layer], weights, rtol=1e-9, atol=1e-13)
-            np.testing.assert_allclose(parts.shares[layer], whole.shares[layer], rtol=1e-9, atol=1e-13)
+            np.testing.assert_allclose(
+                parts.shares[layer], whole.shares[layer], rtol=1e-9, atol=1e-13
+            )
     assert not any(site.used for site in sites(model).values())
 
 
 def test_rows_are_means_over_the_documents_that_have_both_tokens_and_intervals_those_of_the_means():
     model, task = drawn("delta_net:heads=2", "recall:pairs=4,vocab=16")
-    found = looks(model, task, documents=60, from_roles=("query", "value-3", "query+1"), to_roles=("key", "key-2"))
+    found = token_mixing(
+        model,
+        task,
+        documents=60,
+        from_roles=("query", "value-3", "query+1"),
+        to_roles=("key", "key-2"),
+    )
     inside = task.documents(0, "test", 0, 60).roles["value"] >= 3
     assert 0 < inside.sum() < 60
-    by_name = {(row.layer, row.head, row.from_role, row.to_role): row for row in rows(found)}
+    by_name = {(row.layer, row.head, row.from_role, row.to_role): row for row in found.rows()}
     assert {key[2] for key in by_name} == {"query", "value-3"}
     for (layer, head, start, end), row in by_name.items():
         i, j = found.from_roles.index(start), found.to_roles.index(end)
@@ -229,17 +275,17 @@ def test_rows_are_means_over_the_documents_that_have_both_tokens_and_intervals_t
         assert (row.low, row.high) == pytest.approx(middle(resampled(values)))
 
 
-def test_layers_whose_mixers_do_not_say_where_they_look_are_left_out_and_said():
+def test_layers_whose_mixers_define_no_mixing_are_left_out_and_listed():
     model, task = drawn("based", "recall:pairs=4,vocab=16")
-    found = looks(model, task, documents=5)
-    assert found.silent == (0,)
-    assert {row.layer for row in rows(found)} == {1}
+    found = token_mixing(model, task, documents=5)
+    assert found.without_weights == (0,)
+    assert {row.layer for row in found.rows()} == {1}
 
 
 @pytest.mark.parametrize(
     ("architecture", "options", "line"),
     [
-        ("hyena", {}, "architecture=hyena must have a mixer that says where it looks"),
+        ("hyena", {}, "architecture=hyena has no mixer that defines `mixing`"),
         ("attention", {"documents": 0}, "documents=0"),
         ("attention", {"to_roles": ()}, "to_roles=() must not be empty"),
         ("attention", {"from_roles": ("qeury",)}, "did you mean 'query'?"),
@@ -248,13 +294,13 @@ def test_layers_whose_mixers_do_not_say_where_they_look_are_left_out_and_said():
 def test_what_cannot_be_meant_is_refused(architecture, options, line):
     model, task = drawn(architecture, "recall:pairs=4,vocab=16")
     with pytest.raises(InvalidInput) as error:
-        looks(model, task, **options)
+        token_mixing(model, task, **options)
     assert line in str(error.value)
 
 
-def test_a_model_that_gives_no_numbers_has_no_looks():
+def test_a_model_that_is_not_finite_has_no_mixing_weights():
     model, task = drawn("attention", "recall:pairs=4,vocab=16")
     with torch.no_grad():
         model.blocks[1].mixer.qkv_proj.weight[0, 0] = torch.nan
-    with pytest.raises(InterventionError, match="layer 1 has mixing weights that are no numbers"):
-        looks(model, task, documents=4)
+    with pytest.raises(InterventionError, match="mixing weights of layer 1 are not finite"):
+        token_mixing(model, task, documents=4)

@@ -20,7 +20,9 @@ SETTINGS = [
 
 def drawn(task, architecture="attention", n=37):
     """A model that prefers some answers to others, and documents."""
-    config = ModelConfig(architecture=architecture, d_model=8, max_len=32, init_linear=5.0, init_embedding=20.0)
+    config = ModelConfig(
+        architecture=architecture, d_model=8, max_len=32, init_linear=5.0, init_embedding=20.0
+    )
     built = tasks.build(task)
     return LanguageModel(config, built.vocab_size, seed=7).double(), built.documents(0, "dev", 0, n)
 
@@ -30,7 +32,9 @@ def scores_by_hand(model, docs):
     scores = {"loss": [], "accuracy": [], "likelihood": []}
     for row in range(len(docs)):
         with torch.no_grad():
-            logits = model(torch.from_numpy(docs.tokens[row : row + 1, : docs.lengths[row]]).long())[0].numpy()
+            logits = model(
+                torch.from_numpy(docs.tokens[row : row + 1, : docs.lengths[row]]).long()
+            )[0].numpy()
         asked, answers = logits[docs.queries[row]], docs.answers[row]
         shares = np.exp(asked) / np.exp(asked).sum(axis=1, keepdims=True)
         likelihood = shares[np.arange(len(answers)), answers]
@@ -58,7 +62,9 @@ def test_it_does_not_matter_where_blocks_end(task, architecture, monkeypatch):
         monkeypatch.setattr(module, "BLOCK", size)
         found = behaviour(model, docs)
         for name in ("loss", "accuracy", "likelihood"):
-            np.testing.assert_allclose(getattr(found, name), getattr(whole, name), rtol=1e-12, atol=1e-15)
+            np.testing.assert_allclose(
+                getattr(found, name), getattr(whole, name), rtol=1e-12, atol=1e-15
+            )
 
 
 def test_more_documents_than_a_block_are_all_scored():

@@ -5,17 +5,17 @@ import logging
 
 import pytest
 import torch
-from support import known_models as hand_set
+from support import known_models
 from support.fault_injection import Reaper, Stopped, result, small
 from torch import nn
 
 from mecheval.core.errors import InterventionError, InvalidInput
-from mecheval.interventions.grid import layer_of, layers_of
-from mecheval.interventions.grid_eval import judgement, lacking
+from mecheval.interventions.grid import GridOptions, layer_of, layers_of
+from mecheval.interventions.grid_eval import evaluate_grid, missing_sites
 from mecheval.interventions.interchange import interchange, stream_sites
 from mecheval.interventions.states import held_pairs, states
-from mecheval.interventions.token_mixing import looks
-from mecheval.interventions.verdict import judged, verdict
+from mecheval.interventions.token_mixing import token_mixing
+from mecheval.interventions.verdict import supports_verdict, verdict
 from mecheval.models.build import build_model
 from mecheval.models.config import ModelConfig
 from mecheval.models.cost import describe_model
@@ -106,13 +106,13 @@ def as_external(model):
 
 @pytest.mark.parametrize("architecture", ["attention", "based", "mamba"])
 @pytest.mark.parametrize("condition", ["restored", "ablated", "control"])
-def test_our_model_wrapped_as_external_gives_the_same_grid(architecture, condition):
-    ours = hand_set.random(architecture, TASK, dtype=torch.float64)
-    options = {"sites": [*stream_sites(ours), "final_in"], "conditions": [condition]}
-    native, external = (interchange(model, TASK, **options, documents=12) for model in (ours, as_external(ours)))
-    assert native.cells.keys() == external.cells.keys()
-    pairs = [(native.clean, external.clean), (native.corrupt, external.corrupt)]
-    pairs += [(native.cells[cell], external.cells[cell]) for cell in native.cells]
+def test_ours_as_a_strangers_gives_the_same_grid(architecture, condition):
+    ours = known_models.random(architecture, TASK, dtype=torch.float64)
+    asked = {"sites": [*stream_sites(ours), "final_in"], "conditions": [condition], "documents": 12}
+    native, foreign = (interchange(model, TASK, **asked) for model in (ours, as_external(ours)))
+    assert native.cells.keys() == foreign.cells.keys()
+    pairs = [(native.clean, foreign.clean), (native.corrupt, foreign.corrupt)]
+    pairs += [(native.cells[cell], foreign.cells[cell]) for cell in native.cells]
     for one, other in pairs:
         for metric in one:
             assert other[metric] == pytest.approx(one[metric], abs=1e-9, nan_ok=True), metric
@@ -123,23 +123,24 @@ def test_our_model_wrapped_as_external_gives_the_same_grid(architecture, conditi
     assert len(moved) > 5, "otherwise nothing was compared"
 
 
-def test_the_verdict_on_our_model_wrapped_as_external_is_the_same():
-    ours = hand_set.induction()
-    task = hand_set.TASK
+def test_the_verdict_on_ours_as_a_strangers_is_the_same():
+    ours = known_models.induction()
+    task = known_models.TASK
     native = verdict(interchange(ours, task, documents=32), 2)
     model = as_external(ours)
-    rows, answer = judgement(model, task, "short", 32, seed=0, step=7)
-    assert {row.site for row in rows} == {None, "blocks.1.block_in", "blocks.1.mixer_out"}
-    assert (answer.mechanism, answer.layer, answer.role) == ("induction", 1, "value")
-    assert answer.confidence == 1.0
-    assert answer.mechanism == native.mechanism
-    site = "blocks.1.block_in at value"
-    assert answer.evidence[site] == pytest.approx(native.evidence[site], abs=0.05)
-    assert lacking(model) is None
+    result = evaluate_grid(model, task, GridOptions(site="short", documents=32))
+    said = result.verdict
+    assert {row.site for row in result.rows(7)} == {None, "blocks.1.block_in", "blocks.1.mixer_out"}
+    assert (said.mechanism, said.layer, said.role, said.confidence) == ("induction", 1, "value", 1.0)
+    assert said.mechanism == native.mechanism
+    assert said.evidence["blocks.1.block_in at value"] == pytest.approx(
+        native.evidence["blocks.1.block_in at value"], abs=0.05
+    )
+    assert missing_sites(model) is None
 
 
-def test_sites_inside_a_module_keep_their_names():
-    ours = hand_set.random("mamba", TASK)
+def test_sites_that_a_module_has_are_known_by_their_own_names():
+    ours = known_models.random("mamba", TASK)
     model = ExternalModel(ours)
     assert list(sites(model)) == list(sites(ours))
     assert model.takes_at
@@ -318,19 +319,19 @@ def test_other_site_names_give_rows_and_a_warning_about_the_verdict(
     with caplog.at_level(logging.WARNING, "mecheval"):
         finished = run(small(architecture="small", train_steps=2), tmp_path)
     assert [record.message for record in caplog.records] == [
-        "small: a verdict needs sites that are called as ours are, blocks.1.block_in, …; the model has none"
+        "small: a verdict needs sites named blocks.1.block_in, …; the model has none"
     ]
     layers = {row["site"]: row["layer"] for row in finished.rows if row["site"]}
     assert layers == {"memory": None, "blocks.first.in": None}
     assert finished.verdict is None
     monkeypatch.setattr(Small, "sites", {"blocks.1.block_in": "output of stream"})
     model = build_model(ModelConfig(architecture="small"), VOCAB)
-    missing = "a verdict needs the sites blocks.1.mixer_out; the model does not have them"
-    assert lacking(model) == missing
-    assert judged(interchange(model, TASK, documents=8), layers_of(sites(model))) is None
+    assert missing_sites(model) == "a verdict needs the sites blocks.1.mixer_out; the model does not have them"
+    assert not supports_verdict(interchange(model, TASK, documents=8))
     monkeypatch.setattr(Small, "sites", {})
     model = build_model(ModelConfig(architecture="small"), VOCAB)
-    assert judgement(model, TASK, "short", 8, 0, 0) == ([], None)
+    result = evaluate_grid(model, TASK, GridOptions(site="short", documents=8))
+    assert (result.grid, result.verdict, result.rows(0)) == (None, None, [])
 
 
 def test_layers_are_counted_by_names():
@@ -393,12 +394,12 @@ def test_costs_exclude_embedding_and_head(module):
     assert counted(32) - counted(16) >= 2 * 2 * 16 * D
 
 
-def test_measurements_that_need_our_blocks_are_rejected(module):
+def test_what_only_our_blocks_can_say_is_refused(module):
     model = ExternalModel(module)
-    for measure in (
-        lambda: looks(model, TASK, documents=4),
+    for ask in (
+        lambda: token_mixing(model, TASK, documents=4),
         lambda: held_pairs(model, TASK, 0),
         lambda: states(model, TASK.documents(0, "test", 0, 4), 0),
     ):
         with pytest.raises(InvalidInput, match="model=Small must be made of our blocks: only"):
-            measure()
+            ask()

@@ -1,8 +1,8 @@
-"""Models whose mechanism is known because their weights were set by hand, and models with random weights.
+"""Models whose mechanism is known because their weights are set by hand, and random models.
 
-Tokens are one-hot. The stream has slots, each as wide as the vocabulary: `TOKEN` for the token itself, further ones for
-tokens that were moved. All of it stands there a second time with the other sign, so that a layer norm has no mean to
-take away and is a multiplication; weights are chosen so large that softmax, silu and sigmoid are steps.
+Tokens are one-hot. The stream has slots, each as wide as the vocabulary: `TOKEN` for the token
+itself, further ones for tokens that were moved. A second copy has the other sign, so that the mean
+is 0 and a layer norm only scales. Weights are so large that softmax, silu and sigmoid are steps.
 """
 
 from dataclasses import dataclass, replace
@@ -24,9 +24,9 @@ SHARP, LOUD = 50.0, 100.0  # in front of a step; for an answer that drowns every
 
 
 def induction(layers: int = 2, stores: int = 0, finds: int = 1) -> LanguageModel:
-    """Attention: a head that looks one position back stores the key at its value, a later one looks for the query."""
+    """Build attention that stores each key at its value and finds the query's key later."""
     model = _attention(layers)
-    _look_back(model, stores, by=1, into=MOVED)
+    _copy_back(model, stores, by=1, into=MOVED)
     q, k, v = model.blocks[finds].mixer.qkv_proj.weight.chunk(3)
     q[TOKEN, TOKEN] = SHARP * torch.eye(V)
     k[TOKEN, MOVED] = torch.eye(V)
@@ -36,14 +36,14 @@ def induction(layers: int = 2, stores: int = 0, finds: int = 1) -> LanguageModel
 
 
 def copies_the_last_value() -> LanguageModel:
-    """Attention: whatever is asked, the answer is what stands two positions back."""
+    """Build attention that answers with the token two positions back."""
     model = _attention(layers=2)
-    _look_back(model, 0, by=2, into=TOKEN, factor=LOUD)
+    _copy_back(model, 0, by=2, into=TOKEN, factor=LOUD)
     return model
 
 
 def memoriser() -> LanguageModel:
-    """Attention that reads nothing: the first MLP has the answer to every query of `Known`."""
+    """Build attention whose first MLP has the answer to every query of `Known`."""
     model = _attention(layers=2)
     half = TASK.vocab // 2
     mlp = model.blocks[0].mlp
@@ -59,26 +59,29 @@ def uniform() -> LanguageModel:
 
 
 def direct_by_delta_rule(layer: int, layers: int = 2) -> LanguageModel:
-    """DeltaNet: the memory of one layer holds every token at the one before it, by a convolution on its keys."""
+    """Build DeltaNet that holds every token at the one before it, by a convolution on keys."""
     model = _delta_net(layers)
     mixer = model.blocks[layer].mixer
-    _reads_tokens(mixer)
+    _read_tokens(mixer)
     mixer.k_proj.weight[TOKEN, TOKEN] = SHARP * torch.eye(V)
     _tap(mixer.k_conv, back=1)
     return model
 
 
 def half_induction_half_direct() -> LanguageModel:
-    """DeltaNet: layer 1 finds even tokens where layer 0 moved them, one to the right, and odd ones where they stand."""
+    """Build DeltaNet that finds even tokens where layer 0 moved them, and odd ones in place."""
     model = _delta_net()
     moves, reads = (block.mixer for block in model.blocks)
-    for projection in (moves.q_proj, moves.k_proj):  # always the same key, so that the memory is its last value
+    for projection in (
+        moves.q_proj,
+        moves.k_proj,
+    ):  # always the same key, so that the memory is its last value
         projection.weight[0, TOKEN] = SHARP
     moves.v_proj.weight[TOKEN, TOKEN] = SHARP * torch.eye(V)
     _tap(moves.q_conv), _tap(moves.k_conv), _tap(moves.v_conv, back=1)
     moves.b_proj.weight[:, TOKEN] = SHARP
     _write(moves.o_proj.weight, MOVED, TOKEN, 1.0)
-    _reads_tokens(reads)
+    _read_tokens(reads)
     even, odd = EVEN.float().diag(), (~EVEN).float().diag()
     reads.k_proj.weight[TOKEN, TOKEN] = SHARP * odd
     reads.k_proj.weight[MOVED, MOVED] = SHARP * even
@@ -90,9 +93,11 @@ def half_induction_half_direct() -> LanguageModel:
 
 
 def by_short_convolution(role: str) -> LanguageModel:
-    """Based: a convolution moves the key to its value, or both to the next key; linear attention finds them there."""
-    model = _silent(f"based:kernel=3,feature_dim={V}", slots=3)
-    model.embedding.weight[:] = _mirrored(torch.eye(V).repeat(1, 3))  # a convolution moves within its channels
+    """Build Based whose convolution moves the key to its value, or both to the next key."""
+    model = _blank(f"based:kernel=3,feature_dim={V}", slots=3)
+    model.embedding.weight[:] = _mirrored(
+        torch.eye(V).repeat(1, 3)
+    )  # a convolution moves within its channels
     moves, reads = (block.mixer for block in model.blocks)
     moves.projection.bias[:] = 10.0
     half = 3 * V
@@ -111,9 +116,11 @@ def by_short_convolution(role: str) -> LanguageModel:
 
 
 def direct_by_state_space(layer: int, role: str) -> LanguageModel:
-    """Mamba: one layer's convolution brings key and value together at the value or at the next key; its state adds up
-    value times key, and the query reads it."""
-    model = _silent(f"mamba:d_state={V}", slots=1)
+    """Build Mamba whose convolution joins key and value, at the value or at the next key.
+
+    The state adds up value times key, and the query reads it.
+    """
+    model = _blank(f"mamba:d_state={V}", slots=1)
     mixer = model.blocks[layer].mixer
     asked, written, key = (slice(i * V, (i + 1) * V) for i in range(3))  # channels
     x, z = mixer.in_proj.weight.chunk(2)
@@ -140,7 +147,8 @@ def random(
     seed: int = 0,
     dtype: torch.dtype = torch.float32,
 ) -> LanguageModel:
-    """Weights so large that every token matters to every later one. Mamba's own start is large already."""
+    """Build a model with weights so large that every token matters to every later one."""
+    # Mamba starts with large weights
     linear = 2.0 if architecture.startswith("mamba") else linear
     config = ModelConfig(
         architecture=architecture,
@@ -169,8 +177,8 @@ class Known(Recall):
 
 
 @torch.no_grad()
-def _silent(architecture: str, slots: int, positions: int = 0, layers: int = 2) -> LanguageModel:
-    """One-hot tokens, and blocks that add nothing; in double precision, for norms magnify what should be 0."""
+def _blank(architecture: str, slots: int, positions: int = 0, layers: int = 2) -> LanguageModel:
+    """Build one-hot tokens and blocks that add nothing; in float64, for norms magnify errors."""
     half = slots * V + positions
     config = ModelConfig(architecture=architecture, d_model=2 * half, layers=layers, max_len=T)
     model = LanguageModel(config, V).double()
@@ -187,11 +195,11 @@ def _silent(architecture: str, slots: int, positions: int = 0, layers: int = 2) 
 
 
 def _attention(layers: int) -> LanguageModel:
-    return _silent("attention", slots=2, positions=T, layers=layers)
+    return _blank("attention", slots=2, positions=T, layers=layers)
 
 
-def _look_back(model: LanguageModel, layer: int, by: int, into: slice, factor: float = 1.0) -> None:
-    """A head that copies the token so many positions back."""
+def _copy_back(model: LanguageModel, layer: int, by: int, into: slice, factor: float = 1.0) -> None:
+    """Set a head to copy the token so many positions back."""
     mixer = model.blocks[layer].mixer
     q, k, v = mixer.qkv_proj.weight.chunk(3)
     q[POSITION, POSITION] = SHARP * torch.eye(T).roll(-by, dims=0)
@@ -201,11 +209,11 @@ def _look_back(model: LanguageModel, layer: int, by: int, into: slice, factor: f
 
 
 def _delta_net(layers: int = 2) -> LanguageModel:
-    return _silent("delta_net", slots=2, layers=layers)
+    return _blank("delta_net", slots=2, layers=layers)
 
 
-def _reads_tokens(mixer: nn.Module) -> None:
-    """Asks for the token, answers with a token, and replaces what it held."""
+def _read_tokens(mixer: nn.Module) -> None:
+    """Set a memory to ask for the token, answer with a token, and replace what it held."""
     mixer.q_proj.weight[TOKEN, TOKEN] = SHARP * torch.eye(V)
     mixer.v_proj.weight[TOKEN, TOKEN] = SHARP * torch.eye(V)
     mixer.b_proj.weight[:, TOKEN] = SHARP
@@ -214,17 +222,17 @@ def _reads_tokens(mixer: nn.Module) -> None:
 
 
 def _tap(conv: nn.Conv1d, back: int = 0, channels: slice = slice(None)) -> None:
-    """The convolution takes what stood so many tokens back."""
+    """Set the convolution to take the token so many positions back."""
     conv.weight[channels] = 0.0
     conv.weight[channels, 0, conv.kernel_size[0] - 1 - back] = 1.0
 
 
 def _write(weight: Tensor, slot: slice, source: slice, what: float | Tensor) -> None:
-    """From some channels into a slot of the stream, and with the other sign into its mirror."""
+    """Write channels into a slot of the stream, and with the other sign into its mirror."""
     half = len(weight) // 2
-    wanted = what * torch.eye(V) if isinstance(what, float) else what
-    weight[slot, source] = wanted
-    weight[slot.start + half : slot.stop + half, source] = -wanted
+    block = what * torch.eye(V) if isinstance(what, float) else what
+    weight[slot, source] = block
+    weight[slot.start + half : slot.stop + half, source] = -block
 
 
 def _mirrored(x: Tensor) -> Tensor:
