@@ -8,6 +8,7 @@ from mecheval.core.errors import InvalidInput
 from mecheval.runs.experiment import Experiment, Settings, fields_of
 from mecheval.models.config import ModelConfig
 from mecheval.core.options import validate
+from mecheval.tasks.recall import Recall
 from mecheval.training.config import TrainConfig
 from mecheval.interventions.config import EvalConfig
 
@@ -130,7 +131,7 @@ def test_every_field_is_part_of_the_key():
 
 def test_an_experiment_made_in_python_is_the_same():
     made = Experiment(
-        task="ar_16pairs",
+        task=Recall(pairs=16),
         model=ModelConfig(architecture="mamba:expand=2", layers=1, init_linear=2.0),
         train=TrainConfig(lr=3e-3, steps=10),
         eval=EvalConfig(every=5),
@@ -170,7 +171,7 @@ def test_a_name_is_readable_and_a_name_of_a_folder():
         ({"model.architecture": "mamba:d_conv=99"}, "model.architecture…mamba: d_conv=99 must be an integer"),
         ({"model.architecture": "attention:heads=3"}, "model.architecture…attention: heads=3 must divide d_model=64"),
         ({"model.architecture": 5}, "model.architecture=5 must be text"),
-        ({"task": "recal"}, "task=recal: recal: no task named 'recal'; did you mean 'recall'?"),
+        ({"task": "recal"}, "task=recal: no task named 'recal'; did you mean 'recall'?"),
         ({"task": "recall:pairs=0"}, "task=recall:pairs=0: recall: pairs=0 must be an integer from 1"),
         ({"task": 5}, "task=5 must be text"),
         ({"model.max_len": 6}, "model.max_len=6 must be at least 7, the longest document of recall:pairs=2,vocab=8"),
