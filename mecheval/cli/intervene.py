@@ -55,11 +55,12 @@ def intervene(
     from mecheval.interventions.restoration import rows
     from mecheval.interventions.verdict import judged
     from mecheval.models.site import sites
-    from mecheval.runs.trained import trained
+    from mecheval.runs.finished import Run
     from mecheval.terminal import grid_view as pictures
     from mecheval.terminal import tables as terminal
 
-    model, experiment, found = trained(run)
+    found = Run(run)
+    model, experiment = found.load_model(), found.experiment
     record = _record(experiment, options)
     with pictures.progress(f"{experiment.task_spec} · {experiment.model.architecture}") as told:
         grid = _grid(model, experiment, site, options, told)

@@ -63,6 +63,11 @@ class Verdict:
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
 
+    @classmethod
+    def from_dict(cls, record: Mapping[str, Any]) -> "Verdict":
+        """Return the verdict that `to_dict` recorded."""
+        return cls(**{**record, "thresholds": Thresholds(**record["thresholds"])})
+
 
 def meaning(found: Mapping[str, Any]) -> str:
     """Of a verdict's mechanism, in words."""

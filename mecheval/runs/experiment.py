@@ -30,9 +30,7 @@ SECTIONS: Mapping[str, Callable[..., Any]] = {
     "train": TrainConfig,
     "eval": EvalConfig,
 }
-Seed = Annotated[
-    int, Field(ge=0, lt=2**32, description="seed of documents, their order and initial weights")
-]
+Seed = Annotated[int, Field(ge=0, lt=2**32, description="seed of documents and initial weights")]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,9 +55,7 @@ class Experiment:
         return str(tasks.spec_of(self.task))
 
     @classmethod
-    def of(
-        cls, fields: Mapping[str, Any], places: Mapping[str, str] | None = None
-    ) -> "Experiment":
+    def of(cls, fields: Mapping[str, Any], places: Mapping[str, str] | None = None) -> "Experiment":
         """Build an experiment from dotted names; report every wrong field at once.
 
         `places` tells where each field was written, for the error messages.
@@ -175,11 +171,9 @@ def _problems(check: Callable[..., object], *arguments: Any) -> list[str]:
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """How an experiment is run. All but `save_every` can change bits: a run keeps those it began with."""
+    """How an experiment is run. All but `save_every` can change bits and are fixed for a run."""
 
-    device: Annotated[
-        Literal["cpu", "cuda", "mps"], Field(description="device to compute on")
-    ] = "cpu"
+    device: Annotated[Literal["cpu", "cuda", "mps"], Field(description="torch device")] = "cpu"
     threads: Annotated[int, Field(ge=1, le=1024, description="torch threads")] = 1
     save_every: Annotated[float, Field(ge=0, description="seconds between checkpoints")] = 30.0
     plugins: Mapping[str, str] = field(default_factory=dict)  # checksums of the imported files

@@ -23,8 +23,9 @@ from mecheval.models.external import Foreign
 from mecheval.models.registries import models
 from mecheval.models.site import Site, patch, record, sites
 from mecheval.runs.experiment import Settings
-from mecheval.runs.run import fit, run
-from mecheval.runs.trained import trained
+from mecheval.runs.files import unpack_tensors
+from mecheval.runs.fit import fit
+from mecheval.runs.run import run
 from mecheval.tasks.recall import Recall
 
 TASK = Recall(pairs=4, vocab=16)
@@ -291,7 +292,7 @@ def test_without_our_names_there_are_rows_and_it_is_said_what_a_verdict_lacks(ca
     assert [record.message for record in caplog.records] == [
         "small: a verdict needs sites that are called as ours are, blocks.1.block_in, …; the model has none"
     ]
-    assert {(row["site"], row["layer"]) for row in found.rows if row["site"]} == {
+    assert {(row["site"], row["layer"]) for row in found.row_records if row["site"]} == {
         ("memory", None),
         ("blocks.first.in", None),
     }
@@ -322,10 +323,11 @@ def test_stopped_after_any_step_a_strangers_run_ends_in_the_same_bytes(named, tm
             run(experiment, tmp_path / "stopped", Settings(save_every=0.0), [Reaper(step)])
     found = run(experiment, tmp_path / "stopped", Settings(save_every=0.0))
     assert result(found.folder) == alone
-    model, _, _ = trained(found.folder)
+    model = found.load_model()
     assert model.module.head.weight is model.module.embedding.weight
-    assert torch.equal(model.module.head.weight, found.weights()["module.embedding.weight"])
-    assert "module.head.weight" not in found.weights(), "tied to the embedding: kept once"
+    weights = unpack_tensors((found.folder / "weights.safetensors").read_bytes())
+    assert torch.equal(model.module.head.weight, weights["module.embedding.weight"])
+    assert "module.head.weight" not in weights, "tied to the embedding: kept once"
 
 
 def test_the_first_weights_depend_on_the_seed_alone_and_init_multiplies_them(named):

@@ -5,12 +5,12 @@ import re
 import pytest
 
 from mecheval.core.errors import InvalidInput
-from mecheval.runs.experiment import Experiment, Settings, fields_of
-from mecheval.models.config import ModelConfig
 from mecheval.core.options import validate
+from mecheval.interventions.config import EvalConfig
+from mecheval.models.config import ModelConfig
+from mecheval.runs.experiment import Experiment, Settings, fields_of
 from mecheval.tasks.recall import Recall
 from mecheval.training.config import TrainConfig
-from mecheval.interventions.config import EvalConfig
 
 SMALL = {"task": "recall:pairs=2,vocab=8", "model.architecture": "attention"}
 # every field, and a value that is not its default

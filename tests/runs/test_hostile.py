@@ -17,8 +17,7 @@ import torch
 from support.fault_injection import Reaper, Stopped, result, small
 
 from mecheval.runs.experiment import Settings
-from mecheval.runs.files import read_json, sha256, write_json
-from mecheval.runs.tensors import packed, unpacked
+from mecheval.runs.files import pack_tensors, read_json, sha256, unpack_tensors, write_json
 from mecheval.runs.run import run
 
 STEPS, STOPPED = 5, 3
@@ -58,7 +57,7 @@ def hook(event, arguments):
 def act(action, out):
     if action == "run":
         found = run(EXPERIMENT, out)
-        found.summary(), found.weights()
+        found.summary(), found.load_model()
         return result(found.folder) == wanted
     if action == "table":
         results = Results(out)
@@ -66,7 +65,7 @@ def act(action, out):
     for folder in out.iterdir():
         found = Run(folder)
         found.verify()
-        found.summary(), found.weights(), found.curve
+        found.summary(), found.load_model(), found.curve
     return True
 
 def watched(home, call, *arguments):
@@ -140,8 +139,8 @@ def forged_checkpoint(folder, content, **numbers):
 
 
 def changed_tensors(folder, change):
-    tensors = unpacked((folder / f"{NEWEST}.safetensors").read_bytes())
-    return packed({name: change(name, tensor) for name, tensor in tensors.items()})
+    tensors = unpack_tensors((folder / f"{NEWEST}.safetensors").read_bytes())
+    return pack_tensors({name: change(name, tensor) for name, tensor in tensors.items()})
 
 
 def unsafe(room):
@@ -274,7 +273,7 @@ def told(tmp_path_factory):
     for name, path in {"finished": finished, "on its way": stopped}.items():
         (room / "cases" / f"{name}, elsewhere").mkdir()
         (room / "cases" / f"{name}, elsewhere" / path.name).symlink_to(path)
-        expected[f"{name}, elsewhere"] = "is no whole run" if name == "finished" else "cannot be used"
+        expected[f"{name}, elsewhere"] = "is not a complete run" if name == "finished" else "cannot be used"
         shutil.copytree(path.parent, room / "cases" / f"{name}, whole")
         expected[f"{name}, whole"] = None
     nowhere = tmp_path_factory.mktemp("nowhere")

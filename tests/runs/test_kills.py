@@ -4,8 +4,8 @@ import json
 import subprocess
 import sys
 
-from support import fault_injection as nursery
 import pytest
+from support import fault_injection as nursery
 
 KILLS = 210
 

@@ -16,12 +16,12 @@ import torch
 from support.fault_injection import Disk, Reaper, Stopped, broken, error_at, result, small
 from torch import nn
 
-from mecheval.runs import run as runner
 from mecheval.cli import main
 from mecheval.core.errors import Interrupted, InvalidInput, RunFailed, StoreError
-from mecheval.runs.experiment import Settings
 from mecheval.models.registries import mixers
 from mecheval.results.table import Results
+from mecheval.runs import run as runner
+from mecheval.runs.experiment import Settings
 from mecheval.runs.run import run
 
 STEPS = 7
@@ -73,8 +73,8 @@ def test_stopped_after_every_step_it_ends_in_the_same_bytes(alone, tmp_path):
 def test_grids_on_the_way_are_on_dev_at_every_so_many_evaluations_and_none_is_there_twice(tmp_path):
     def places(**asked):
         rows = run(small(train_steps=STEPS, eval_every=2, **asked), tmp_path).rows
-        restored = [row for row in rows if row["condition"] == "restored" and row["metric"] == "likelihood"]
-        cells = [(row["split"], row["step"], row["site"], row["role"]) for row in restored]
+        restored = [row for row in rows if row.condition == "restored" and row.metric == "likelihood"]
+        cells = [(row.split, row.step, row.site, row.role) for row in restored]
         assert len(cells) == len(set(cells))
         return {cell[:2] for cell in cells}
 
@@ -164,7 +164,7 @@ def test_ctrl_c_ends_the_command_with_130_and_the_same_command_goes_on(alone, tm
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert (process.returncode, out) == (130, "")
-    assert "the same command goes on" in err
+    assert "rerun the same command to resume" in err
     assert "Traceback" not in err
     (row,) = Results(tmp_path).runs()
     assert row["status"] == "killed"
@@ -257,7 +257,7 @@ class Failing(Passing):
 @pytest.fixture
 def stranger(own_names, monkeypatch):
     """An experiment with a mixer of our own; whether it keeps its promises is shown elsewhere."""
-    monkeypatch.setattr(runner, "_check_strangers", lambda experiment: None)
+    monkeypatch.setattr(runner, "_check_third_party", lambda experiment: None)
 
     def experiment(mixer, **fields):
         mixer.calls = 0
@@ -341,7 +341,7 @@ def test_an_error_is_noted_listed_and_forgotten_when_it_is_mended(stranger, tmp_
 def test_a_device_that_is_not_there_is_refused_and_nothing_is_written(tmp_path):
     if torch.cuda.is_available():
         pytest.skip("it is there")
-    with pytest.raises(InvalidInput, match="device=cuda must be there"):
+    with pytest.raises(InvalidInput, match="device 'cuda' is not available; use --device cpu"):
         run(EXPERIMENTS["epochs"], tmp_path, Settings(device="cuda"))
     assert list(tmp_path.iterdir()) == []
 
@@ -349,7 +349,7 @@ def test_a_device_that_is_not_there_is_refused_and_nothing_is_written(tmp_path):
 FAULTS = """
 import resource, torch
 from mecheval.runs.experiment import Settings
-from mecheval.runs.run import prepared
+from mecheval.runs.fit import prepared
 
 def step():
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt

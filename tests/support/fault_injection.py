@@ -254,9 +254,9 @@ def broken(out: Path) -> list[str]:
 
 
 def _tensors(content: bytes) -> None:
-    from mecheval.runs.tensors import unpacked
+    from mecheval.runs.files import unpack_tensors
 
-    unpacked(content)
+    unpack_tensors(content)
 
 
 def leftovers(experiment: Any, out: Path, wanted: dict[str, bytes]) -> list[str]:
@@ -272,7 +272,7 @@ def leftovers(experiment: Any, out: Path, wanted: dict[str, bytes]) -> list[str]
 def steps_saved(experiment: Any, out: Path) -> int:
     """Of a run on its way; its checkpoints go when all else is there."""
     from mecheval.core.errors import StoreError
-    from mecheval.runs.checkpoint import newest
+    from mecheval.runs.checkpoint import newest_step
     from mecheval.runs.finished import Run
 
     for folder in out.glob("*"):
@@ -280,7 +280,7 @@ def steps_saved(experiment: Any, out: Path) -> int:
             Run(folder).verify()
             return experiment.train.total
         except StoreError:
-            return newest(folder / "checkpoints")
+            return newest_step(folder / "checkpoints")
     return 0
 
 
@@ -411,8 +411,8 @@ def warm_up() -> None:
     from mecheval.models.language_model import LanguageModel
     from mecheval.models.ops import kernels
     from mecheval.models.ops.kernels import selective_scan
+    from mecheval.runs.files import pack_tensors, unpack_tensors
     from mecheval.runs.provenance import Clock, made_by, provenance, timestamp
-    from mecheval.runs.tensors import packed, unpacked
     from mecheval.training.batches import Batches
     from mecheval.training.train import Training, gradient_norm
 
@@ -429,7 +429,7 @@ def warm_up() -> None:
                 parameter.grad = torch.zeros_like(parameter)
             gradient_norm(training.model.parameters())
             training.optimiser.step()
-            training.restore(unpacked(packed(training.tensors())), training.numbers())
+            training.restore(unpack_tensors(pack_tensors(training.tensors())), training.numbers())
     x, A, B, D = (np.zeros(shape, np.float32) for shape in ((1, 2, 4), (4, 4), (1, 2, 4), (4,)))
     _, backward = selective_scan.kernels(selective_scan.block_width(4))
     backward(x, x, A, B, B, D, x, x.copy(), x.copy(), A.copy(), B.copy(), B.copy(), D.copy())
