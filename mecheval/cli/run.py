@@ -15,11 +15,14 @@ Words = Annotated[
     list[str] | None,
     typer.Argument(metavar=FIELDS, help="task, model and fields to set", show_default=False),
 ]
-File = Annotated[Path | None, typer.Option("--file", metavar="FILE.toml", help="an experiment in TOML")]
+File = Annotated[
+    Path | None,
+    typer.Option("--file", metavar="FILE.toml", help="an experiment in TOML"),
+]
 Out = Annotated[Path, typer.Option("--out", metavar="DIR", help="folder for run folders")]
 Threads = Annotated[
     int,
-    typer.Option(parser=whole, metavar="INTEGER", help="torch threads (changes floating-point results)"),
+    typer.Option(parser=whole, metavar="INTEGER", help="torch threads (changes float results)"),
 ]
 SaveEvery = Annotated[float, typer.Option(metavar="SECONDS", help="time between checkpoints")]
 Log = Annotated[
@@ -32,10 +35,10 @@ Parquet = Annotated[
     Path | None,
     typer.Option("--parquet", metavar="FILE", help="write a Parquet file"),
 ]
-EXAMPLE = "mecheval run recall:pairs=4,vocab=64 mamba:d_conv=2 train.steps=50 train.lr=3e-3 --out runs"
+EXAMPLE = "run recall:pairs=4,vocab=64 mamba:d_conv=2 train.steps=50 train.lr=3e-3 --out runs"
 
 
-@app.command(epilog=f"Example: {EXAMPLE}")
+@app.command(epilog=f"Example: mecheval {EXAMPLE}")
 def run(
     words: Words = None,
     file: File = None,
@@ -47,7 +50,7 @@ def run(
     plugin: Plugins = None,
     as_json: Json = False,
 ) -> None:
-    """Train and measure one experiment; rerun the same command to resume it or to see its results."""
+    """Train and measure one experiment; rerun the same command to resume or to see the results."""
     from mecheval.plugins import checksums
     from mecheval.runs.experiment import Settings
     from mecheval.runs.loggers import logger

@@ -69,7 +69,7 @@ class Experiment:
             else:
                 hint = did_you_mean(name, known)
                 problems.append(f"{name}={format_value(value)}: no such field{hint}")
-        built = {}
+        built: dict[str, Any] = {}
         for section, values in parts.items():
             try:
                 built |= _build(section, values)

@@ -1,10 +1,10 @@
 """A finished run: a folder that is complete and unchanged, or refused.
 
-experiment.json    what determines the run             curve.jsonl             one line per evaluation
-provenance.json    where, when and with what it ran    rows.jsonl              one line per measurement
-status.json        done or diverged, and why           weights.safetensors     the trained model
-checksums.json     checksums of the other files        optimiser.safetensors   the optimiser's state
-verdict.json       by which mechanism it recalls
+experiment.json   what determines the run            curve.jsonl             a line per evaluation
+provenance.json   where, when and with what it ran   rows.jsonl              a line per measurement
+status.json       done or diverged, and why          weights.safetensors     the trained model
+checksums.json    checksums of the other files       optimiser.safetensors   the optimiser's state
+verdict.json      by which mechanism it recalls
 """
 
 import re
@@ -41,8 +41,7 @@ PARTIAL = ".partial"
 NEEDED = ("experiment.json", "provenance.json", "status.json", "curve.jsonl", "rows.jsonl")
 NAME = re.compile(r"[a-z_]+\.(json|jsonl|safetensors)")  # no file name leads out of the folder
 COLUMNS = {column.name for column in fields(Measurement)}
-SUMMARY = ("key", "status", "reason", "folder", "steps", "metrics")
-SUMMARY += ("verdict", "restored", "emerged")
+SUMMARY = "key status reason folder steps metrics verdict restored emerged".split()
 RESTORED_METRICS = ("likelihood", "share")  # in the summary of a grid
 Record = dict[str, Any]
 Parse = Callable[[bytes, str], list[Record]]
@@ -205,16 +204,15 @@ class Run:
                 splits[row.split][row.metric] = _numbers(row)
         return metrics
 
-    def _by_site(self) -> Record:
+    def _by_site(self) -> dict[Any, Any]:
         """Arrange the restored likelihood of the last grid by site, role and metric."""
         grid = [row for row in self.rows if row.corrupted and row.step == self.outcome["steps"]]
         split = "test" if any(row.split == "test" for row in grid) else "dev"
-        restored: Record = {}
+        restored: dict[Any, Any] = {}
         for row in grid:
-            shown = row.condition == "restored" and row.metric in RESTORED_METRICS
-            if shown and row.split == split:
-                cell = restored.setdefault(row.site, {}).setdefault(row.role, {})
-                cell[row.metric] = _numbers(row)
+            if (row.split, row.condition) == (split, "restored") and row.metric in RESTORED_METRICS:
+                roles = restored.setdefault(row.site, {})
+                roles.setdefault(row.role, {})[row.metric] = _numbers(row)
         return restored
 
     @cached_property

@@ -83,7 +83,7 @@ def _commit() -> str | None:
     root = Path(__file__).parents[2]
     if not (root / ".git").exists():
         return None
-    command = ["git", "-C", root, "rev-parse", "HEAD"]
+    command = ["git", "-C", str(root), "rev-parse", "HEAD"]
     try:
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
     except (OSError, subprocess.CalledProcessError):  # git is missing, or the checkout is broken

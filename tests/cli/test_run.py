@@ -285,7 +285,9 @@ def test_ctrl_c_saves_and_the_same_command_goes_on(capsys, tmp_path):
         process.kill()
     assert (process.returncode, printed) == (130, "")
     *_, last = said.splitlines()
-    stopped = re.fullmatch(r"stopped at step (\d+) of 200; .*\.partial is saved, rerun the same command to resume", last)
+    stopped = re.fullmatch(
+        r"stopped at step (\d+) of 200; .*\.partial is saved, rerun the same command to resume", last
+    )
     assert 0 < int(stopped[1]) < 200
     (partial,) = out.iterdir()
     assert (partial / "checkpoints" / f"{int(stopped[1]):010d}.json").exists()
