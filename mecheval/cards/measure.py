@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from mecheval.cards.measured import Examined, Row
-from mecheval.interventions.grid_eval import judgement
-from mecheval.interventions.mixing_rows import rows as look_rows
-from mecheval.interventions.token_mixing import looks
+from mecheval.interventions.grid import GridOptions
+from mecheval.interventions.grid_eval import evaluate_grid
+from mecheval.interventions.token_mixing import token_mixing
 from mecheval.models.build import Model, build_model, resumes
 from mecheval.models.cost import describe_model
 from mecheval.runs.experiment import Experiment, Settings
@@ -36,9 +36,9 @@ def examine(best: Mapping[str, Path], experiments: Sequence[Experiment]) -> Exam
 
 def _cells(task: str, model: Model, experiment: Experiment) -> Iterator[Row]:
     """At all sites that need not be materialised; nothing where nothing was learned."""
-    documents = experiment.eval.grid_documents
-    found, _ = judgement(model, experiment.task, "all", documents, experiment.seed, experiment.train.total)
-    for row in found:
+    options = GridOptions(site="all", documents=experiment.eval.grid_documents)
+    result = evaluate_grid(model, experiment.task, options, seed=experiment.seed)
+    for row in result.rows(experiment.train.total):
         if row.metric == "share" and row.condition == "restored":
             names = ("site", "layer", "role", "value", "low", "high", "n")
             yield {"task": task, **{name: getattr(row, name) for name in names}}
@@ -48,7 +48,8 @@ def _looks(task: str, model: Model, experiment: Experiment) -> Iterator[Row]:
     """Nothing of a mixer that does not say where it looks."""
     if not resumes(model) or not any(hasattr(block.mixer, "mixing") for block in model.blocks):
         return
-    found = look_rows(looks(model, experiment.task, documents=experiment.eval.grid_documents, seed=experiment.seed))
+    documents = experiment.eval.grid_documents
+    found = token_mixing(model, experiment.task, documents=documents, seed=experiment.seed).rows()
     for place in dict.fromkeys((row.layer, row.from_role, row.to_role) for row in found):
         heads = [row for row in found if (row.layer, row.from_role, row.to_role) == place]
         most = max(heads, key=lambda row: row.share)

@@ -1,1 +1,1 @@
-"""What we do to a model: activations of one document put into the run of another."""
+"""Interventions: replace activations of one run by those of another and read the answer."""

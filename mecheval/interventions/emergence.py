@@ -1,4 +1,4 @@
-"""When a mechanism came about: the grids made during training, read in order of their steps."""
+"""The emergence of a mechanism: the steps at which shares cross one half during training."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -7,16 +7,16 @@ HALF = 0.5  # of what the corruption took away
 
 
 def crossings(rows: Iterable[Mapping[str, Any]], half: float = HALF) -> dict[str, dict[str, int]]:
-    """By site and role the first step whose grid on dev gives a share of at least one half; nothing where none does, or
-    where only one grid was made, which says nothing about when.
+    """Return, by site and role, the first step whose grid on dev has a share of at least one half.
 
-    A share exists only once clean and corrupt differ, so nothing crosses before the task begins to be solved.
+    A single grid tells nothing about when, so it gives no steps. A share exists only once clean and
+    corrupt differ: nothing crosses before the model begins to solve the task.
     """
-    found: dict[str, dict[str, int]] = {}
     grids = [row for row in rows if row["split"] == "dev" and row["condition"] == "restored"]
+    first: dict[str, dict[str, int]] = {}
     if len({row["step"] for row in grids}) < 2:
-        return found
+        return first
     for row in sorted(grids, key=lambda row: int(row["step"])):
         if row["metric"] == "share" and row["value"] >= half:
-            found.setdefault(row["site"], {}).setdefault(row["role"], row["step"])
-    return found
+            first.setdefault(row["site"], {}).setdefault(row["role"], row["step"])
+    return first

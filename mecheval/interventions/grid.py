@@ -1,50 +1,140 @@
-"""What interventions give: a number for each document, before anything is averaged."""
+"""A grid of interventions and its options, validated before torch is imported."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
-from jaxtyping import Float64
-from numpy import ndarray
+from pydantic import Field
 
-from mecheval.interventions.options import Condition
-from mecheval.metrics.measurement import Values
+from mecheval.core.options import validate
+from mecheval.metrics.measurement import Measurement, Values
+from mecheval.tasks.corruption import Kind, Role
 
+if TYPE_CHECKING:
+    from mecheval.interventions.verdict import Thresholds, Verdict
+
+GridName = Literal["none", "short", "stream", "all"]
+GridSplit = Literal["test", "dev", "both"]
+Condition = Literal["restored", "ablated", "control"]
+Metric = Literal["likelihood", "accuracy", "logit", "kl", "share", "counterfactual"]
 Cell = tuple[Condition, str, str]  # condition, site, role
-PerDocument = Float64[ndarray, "n head from to"]
+Count = Annotated[int, Field(ge=1, le=2**20)]
+MEMORY = 2**28  # bytes of activations at a time
 
 
 @dataclass(frozen=True)
 class Grid:
-    """What every document did: clean, corrupt, and in every cell. NaN where it has no such token."""
+    """The read-outs of every document: clean, corrupt and in every cell.
+
+    They are NaN where a document has no such token. `layers` is the number of the model's blocks.
+    """
 
     corrupted: str
     split: str
     clean: Values
     corrupt: Values
     cells: dict[Cell, Values]
+    layers: int
+
+    def rows(self, step: int = 0, metrics: Sequence[str] | None = None) -> list[Measurement]:
+        """Return one row for each metric, condition, site and role, and the share of each cell."""
+        from mecheval.interventions.restoration import rows
+
+        return rows(self, step, metrics)
+
+    def verdict(self, thresholds: "Thresholds | None" = None) -> "Verdict":
+        """Return how the model recalls; InvalidInput if the grid lacks a cell that this needs."""
+        from mecheval.interventions.verdict import Thresholds, verdict
+
+        return verdict(self, thresholds=thresholds or Thresholds())
 
 
 def layer_of(site: str) -> int | None:
-    """The block a site is in; None before and behind the blocks, and where a stranger's site is in none."""
-    found = re.match(r"blocks\.([0-9]+)\.", site)
-    return int(found[1]) if found else None
+    """Return the block that a site is in; None outside of blocks."""
+    match = re.match(r"blocks\.([0-9]+)\.", site)
+    return int(match[1]) if match else None
 
 
 def layers_of(sites: Iterable[str]) -> int:
-    """How many blocks a model has, by the names of its sites."""
+    """Count a model's blocks by the names of its sites."""
     return 1 + max((layer for site in sites if (layer := layer_of(site)) is not None), default=-1)
 
 
-@dataclass(frozen=True)
-class Looks:
-    """By layer, how much each document's token at one role looks at another. NaN where it has no such token.
+def _check_metric(metric: Metric, kind: Kind) -> str | None:
+    if metric == "counterfactual" and kind != "swap":
+        return f"metric=counterfactual needs kind=swap, which has another right answer; kind={kind}"
+    return None
 
-    `silent` are the layers whose mixers do not say where they look.
+
+def _check_condition(condition: Condition, document: int | None) -> str | None:
+    if condition == "control" and document is not None:
+        return f"condition=control needs several documents; document={document} is one"
+    return None
+
+
+def _check_role(role: list[str] | None, document: int | None) -> str | None:
+    if role and document is not None:
+        return f"role={role[0]} cannot go with document={document}, which shows all its positions"
+    return None
+
+
+@dataclass(frozen=True, kw_only=True)
+class GridOptions:
+    """The options of one grid.
+
+    `site` is a grid's name or a list of sites; without it, the sites are those of the stream.
+    `document` is the index of a single document, measured at all its positions. `memory` is in MB.
     """
 
-    from_roles: tuple[str, ...]
-    to_roles: tuple[str, ...]
-    weights: dict[int, PerDocument]
-    shares: dict[int, PerDocument]
-    silent: tuple[int, ...]
+    site: list[str] | GridName | None = None
+    role: list[str] | None = None
+    corrupt: Role = "key"
+    kind: Kind = "resample"
+    condition: Condition = "restored"
+    metric: Metric = "likelihood"
+    documents: Count = 320
+    document: Annotated[int, Field(ge=0, lt=2**62)] | None = None
+    memory: Count = MEMORY // 2**20
+
+    constraints: ClassVar[tuple[Callable[..., str | None], ...]] = (
+        _check_metric,
+        _check_condition,
+        _check_role,
+    )
+
+    def __post_init__(self) -> None:
+        validate(type(self), vars(self))
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvalConfig:
+    """The evaluation of a run: on dev during training, on test and by a grid at its end."""
+
+    documents: Annotated[
+        int,
+        Field(ge=1, le=2**20, description="documents of dev and of test"),
+    ] = 1024
+    every: Annotated[
+        int,
+        Field(ge=1, le=10**9, description="steps between evaluations on dev"),
+    ] = 500
+    grid: Annotated[
+        GridName,
+        Field(description="sites of the grid: those a verdict needs, the stream's, all or none"),
+    ] = "short"
+    grid_documents: Annotated[
+        int,
+        Field(ge=1, le=2**20, description="documents of the grid"),
+    ] = 320
+    grid_split: Annotated[
+        GridSplit,
+        Field(description="split of the grid at the end of training"),
+    ] = "test"
+    grid_every: Annotated[
+        int,
+        Field(ge=0, le=10**9, description="evaluations between grids on dev; 0: none in training"),
+    ] = 0
+
+    def __post_init__(self) -> None:
+        validate(type(self), vars(self))

@@ -1,49 +1,119 @@
-"""How a model recalls, at the end of training or on its way: the grid of an experiment as rows, and the verdict."""
+"""The evaluation of a model by a grid: during training, by `mecheval intervene` and on cards."""
 
-import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
-from mecheval.interventions.config import GridName
-from mecheval.interventions.grid import layers_of
-from mecheval.interventions.interchange import ROLES, NothingToLose, interchange, stream_sites
-from mecheval.interventions.restoration import rows
-from mecheval.interventions.verdict import Verdict, judged, needed
+from mecheval.interventions.grid import Grid, GridName, GridOptions, layers_of
+from mecheval.interventions.interchange import (
+    ROLES,
+    NoEffectiveCorruption,
+    interchange,
+    stream_sites,
+)
+from mecheval.interventions.positions import every_position
+from mecheval.interventions.verdict import Verdict, supports_verdict, verdict_sites
 from mecheval.metrics.measurement import Measurement
 from mecheval.models.build import Model
 from mecheval.models.site import sites
 from mecheval.tasks.splits import Split
 from mecheval.tasks.task import Task
 
+NEARBY = 10  # documents before and after one that cannot be measured, searched for others
 
-def judgement(
-    model: Model, task: Task, grid: GridName, documents: int, seed: int, step: int, split: Split = "test"
-) -> tuple[list[Measurement], Verdict | None]:
-    """Nothing where no corruption of a key gives another answer, or where the model has no site."""
-    names = grid_sites(model, grid)
+
+@dataclass(frozen=True)
+class GridEvaluation:
+    """A grid and its verdict; `reason` says why one of them is missing."""
+
+    grid: Grid | None
+    verdict: Verdict | None
+    reason: str | None
+
+    def rows(self, step: int) -> list[Measurement]:
+        """Return the grid's rows, but for tokens that no document has."""
+        return [row for row in self.grid.rows(step) if row.n] if self.grid else []
+
+
+def evaluate_grid(
+    model: Model,
+    task: Task,
+    options: GridOptions,
+    *,
+    seed: int = 0,
+    split: Split = "test",
+    progress: Callable[[int, int], None] | None = None,
+) -> GridEvaluation:
+    """Measure a grid and its verdict; none without sites or an effective corruption."""
+    names = options.site if isinstance(options.site, list) else grid_sites(model, options.site)
     if not names:
-        return [], None
-    roles = [role for role in ROLES if role in task.documents(seed, split, 0, 1).roles]
+        return GridEvaluation(None, None, "the model has no sites; interventions need at least one")
+    start, documents = options.document, 1
+    if start is None:
+        start, documents = 0, options.documents
     try:
-        found = interchange(model, task, names, roles, documents=documents, seed=seed, split=split)
-    except NothingToLose:
-        return [], None
-    measured = [row for row in rows(found, step) if math.isfinite(row.low + row.high)]  # not where nobody has the token
-    return measured, judged(found, layers_of(sites(model)))
+        grid = interchange(
+            model,
+            task,
+            names,
+            _roles(task, options, seed, split),
+            corrupt=options.corrupt,
+            kind=options.kind,
+            conditions=[options.condition],
+            documents=documents,
+            start=start,
+            seed=seed,
+            split=split,
+            memory=options.memory * 2**20,
+            progress=progress,
+        )
+    except NoEffectiveCorruption as error:
+        single = options.document is not None
+        reason = _name_others(task, options, seed, split) if single else str(error)
+        return GridEvaluation(None, None, reason)
+    if supports_verdict(grid):
+        return GridEvaluation(grid, grid.verdict(), None)
+    return GridEvaluation(grid, None, missing_sites(model) if options.document is None else None)
 
 
-def lacking(model: Model) -> str | None:
-    """Why no grid of a model can give a verdict, in one line; None if one can."""
+def missing_sites(model: Model) -> str | None:
+    """Say which sites a verdict on the model needs and does not have; None if it has all."""
     known = sites(model)
     layers = layers_of(known)
     if not layers:
-        return "a verdict needs sites that are called as ours are, blocks.1.block_in, …; the model has none"
-    missing = [name for name in needed(layers) if name not in known]
-    return f"a verdict needs the sites {', '.join(missing)}; the model does not have them" if missing else None
+        return "a verdict needs sites named blocks.1.block_in, …; the model has none"
+    missing = [name for name in verdict_sites(layers) if name not in known]
+    if not missing:
+        return None
+    return f"a verdict needs the sites {', '.join(missing)}; the model does not have them"
 
 
-def grid_sites(model: Model, grid: GridName) -> list[str]:
-    """What a grid's name stands for; where sites that a verdict needs are lacking, the short one is the stream's."""
+def grid_sites(model: Model, grid: GridName | None) -> list[str]:
+    """Return the sites of a named grid; "short" is "stream" where a verdict's sites are missing."""
     if grid == "all":
         return [name for name, site in sites(model).items() if not site.materialised]
-    short = grid == "short" and not lacking(model)
-    stream = needed(layers_of(sites(model))) if short else stream_sites(model)
-    return stream + [name for name in sites(model) if name.endswith("conv_out")]
+    if grid is None:
+        return stream_sites(model)
+    short = grid == "short" and not missing_sites(model)
+    names = verdict_sites(layers_of(sites(model))) if short else stream_sites(model)
+    return names + [name for name in sites(model) if name.endswith("conv_out")]
+
+
+def _roles(task: Task, options: GridOptions, seed: int, split: Split) -> Sequence[str]:
+    """Return the roles that were asked for; every position of a single document, else all roles."""
+    first = options.document or 0
+    docs = task.documents(seed, split, first, first + 1)
+    if options.document is not None:
+        return every_position(docs)
+    return options.role or [role for role in ROLES if role in docs.roles]
+
+
+def _name_others(task: Task, options: GridOptions, seed: int, split: Split) -> str:
+    """Refuse a document that keeps its answer, and name nearby documents that lose theirs."""
+    assert options.document is not None
+    first = max(0, options.document - NEARBY)
+    docs = task.documents(seed, split, first, first + 2 * NEARBY)
+    usable = docs.index[task.corrupt(docs, options.corrupt, seed, options.kind).usable]
+    keeps = f"document={options.document} keeps its answer when its {options.corrupt} is corrupted"
+    if not len(usable):
+        return f"{keeps}; so do those around it"
+    return f"{keeps}; choose one of {', '.join(map(str, usable))}"

@@ -1,12 +1,11 @@
-"""Interchange interventions (paper §3): the activation of one run, at one site and one token, put into another run.
+"""Interchange interventions (paper §3): put an activation of one run into another.
 
-    clean       the document as it is              restored    corrupt, with the clean activation put in: sufficiency
-    corrupt     one token of it made wrong         ablated     clean, with the corrupt activation put in: necessity
-                                                   control     corrupt, with another document's clean activation put in
+    clean       the document as it is           restored    corrupt + clean activation: sufficiency
+    corrupt     with one token made wrong       ablated     clean + corrupt activation: necessity
+                                                control     corrupt + another document's activation
 
-Clean and corrupt runs are computed once. All tokens that are asked about are stacked along the batch, and the
-forward pass is resumed from the block that a site is in, with logits at the query only; that of a stranger's model is
-run as a whole.
+Clean and corrupt runs are computed once. Roles are stacked along the batch, and the forward pass
+resumes at the block of a site, with logits at the query only; a third-party model runs as a whole.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,10 +19,9 @@ from numpy import ndarray
 
 from mecheval.core.errors import InvalidInput
 from mecheval.core.options import did_you_mean
-from mecheval.interventions.grid import Cell, Grid
-from mecheval.interventions.options import MEMORY, Condition
+from mecheval.interventions.grid import MEMORY, Cell, Condition, Grid, layers_of
 from mecheval.interventions.positions import Places, positions
-from mecheval.interventions.trace import Trace, is_idle, patched, traced
+from mecheval.interventions.trace import Trace, is_idle, run_patched, trace
 from mecheval.metrics.measurement import Values
 from mecheval.metrics.readout import Reader
 from mecheval.models.build import Model, resumes
@@ -37,9 +35,11 @@ from mecheval.tasks.task import Task
 
 ROLES = ("key", "value", "next_key", "divider", "query")
 
+CellValues = tuple[Cell, Values]
 
-class NothingToLose(InvalidInput):
-    """No corruption of these documents gives another answer."""
+
+class NoEffectiveCorruption(InvalidInput):
+    """No document has another answer after the corruption."""
 
 
 @torch.no_grad()
@@ -59,119 +59,151 @@ def interchange(
     memory: int = MEMORY,
     progress: Callable[[int, int], None] | None = None,
 ) -> Grid:
-    """Every condition at every site and role, on the documents from `start` on whose answer the corruption took away.
+    """Measure every condition at every site and role.
 
-    `memory` is how many bytes of activations may be there at a time, roughly: it bounds how much is stacked.
-    `progress` is told how many of the grid's numbers are there, and how many there will be.
+    Of the documents from `start` on, those count whose answer the corruption changes. `memory`
+    bounds the bytes of activations at a time, roughly. `progress` is called with the number of
+    values that are measured, and of all.
     """
-    names, roles = list(dict.fromkeys(stream_sites(model) if sites is None else sites)), list(dict.fromkeys(roles))
+    names = list(dict.fromkeys(stream_sites(model) if sites is None else sites))
+    roles = list(dict.fromkeys(roles))
     _check(model, names, roles, conditions, documents)
     docs = task.documents(seed, split, start, start + documents)
     twins = task.corrupt(docs, corrupt, seed, kind)
     clean, wrong = docs[twins.usable], twins.documents[twins.usable]
-    if not twins.usable.any():
-        raise NothingToLose(f"corrupt={corrupt} by {kind} leaves none of {documents} documents with another answer")
-    n, longest = len(clean), clean.lengths.argmax()
-    stacked = memory // _bytes_of_a_row(model, clean[longest : longest + 1], names)
+    n = len(clean)
+    if not n:
+        problem = f"corrupt={corrupt} by {kind} changes the answer of none of {documents} documents"
+        raise NoEffectiveCorruption(problem)
+    longest = clean.lengths.argmax()
+    stacked = memory // _bytes_per_row(model, clean[longest : longest + 1], names)
     size = min(max(stacked // len(roles), 2), n)
-    lead = int("control" in conditions)  # a control takes what the document before has: so begins its block
+    lead = int("control" in conditions)  # a control takes from the document before, so it leads
     ends: list[tuple[Values, Values]] = []
     cells: dict[Cell, list[Values]] = {}
     done, total = 0, n * len(set(conditions)) * len(names) * len(roles)
     for first in range(0, n, size):
         rows = np.arange(first - lead, min(first + size, n))
-        block = _Block.of(model, clean[rows], wrong[rows], names, roles, kind)
+        block = _Block.run(model, clean[rows], wrong[rows], names, roles, kind)
         ends.append(block.ends)
         for cell, values in block.cells(conditions, max(stacked // size, 1)):
             cells.setdefault(cell, []).append(values)
             done += len(rows) - lead
             if progress:
                 progress(done, total)
-    clean_end, corrupt_end = (_joined(parts, lead) for parts in zip(*ends, strict=True))
-    return Grid(corrupt, split, clean_end, corrupt_end, {cell: _joined(parts, lead) for cell, parts in cells.items()})
+    clean_end, corrupt_end = (_concatenate(parts, lead) for parts in zip(*ends, strict=True))
+    joined = {cell: _concatenate(parts, lead) for cell, parts in cells.items()}
+    return Grid(corrupt, split, clean_end, corrupt_end, joined, layers_of(all_sites(model)))
 
 
 def stream_sites(model: Model) -> list[str]:
-    """Inputs and outputs of blocks, mixers and MLPs: the sites of the paper's grid; all that a stranger's model names
-    outside of mixers."""
-    return [name for name in all_sites(model) if name not in ("embed_out", "final_in") and ".mixer." not in name]
+    """Return the sites of the paper's grid: inputs and outputs of blocks, mixers and MLPs.
+
+    Of a third-party model these are all its sites outside of mixers.
+    """
+    outside = ("embed_out", "final_in")
+    return [name for name in all_sites(model) if name not in outside and ".mixer." not in name]
 
 
 @dataclass(frozen=True)
 class _Block:
-    """Some documents, run clean and corrupt."""
+    """Some documents with their clean and corrupt runs."""
 
     model: Model
-    clean: Documents
+    clean_docs: Documents
     names: Sequence[str]
     places: Mapping[str, Places]
-    whole: Trace
-    broken: Trace
+    clean: Trace
+    corrupt: Trace
     reader: Reader
     ends: tuple[Values, Values]
 
     @classmethod
-    def of(
+    def run(
         cls,
         model: Model,
-        clean: Documents,
-        wrong: Documents,
+        clean_docs: Documents,
+        wrong_docs: Documents,
         names: Sequence[str],
         roles: Sequence[str],
         kind: Kind,
     ) -> "_Block":
-        places = {role: positions(clean, role) for role in roles}
-        whole, broken = (traced(model, docs, names, places) for docs in (clean, wrong))
-        reader = Reader.of(whole.logits, clean.answer, wrong.answer if kind == "swap" else None)
-        ends = reader.read(whole.logits), reader.read(broken.logits)
-        return cls(model, clean, names, places, whole, broken, reader, ends)
+        places = {role: positions(clean_docs, role) for role in roles}
+        clean, corrupt = (trace(model, docs, names, places) for docs in (clean_docs, wrong_docs))
+        others = wrong_docs.answer if kind == "swap" else None
+        reader = Reader.of(clean.logits, clean_docs.answer, others)
+        ends = reader.read(clean.logits), reader.read(corrupt.logits)
+        return cls(model, clean_docs, names, places, clean, corrupt, reader, ends)
 
-    def cells(self, conditions: Sequence[Condition], at_a_time: int) -> Iterator[tuple[Cell, Values]]:
-        """So many roles at a time are stacked."""
+    def cells(self, conditions: Sequence[Condition], at_once: int) -> Iterator[CellValues]:
+        """Yield the read-outs of every cell, with so many roles stacked at once."""
         for condition in dict.fromkeys(conditions):
-            there = {role: self._there(role, condition) for role in self.places}
+            usable = {role: self._usable(role, condition) for role in self.places}
             for name in self.names:
-                for role, found in self._found(condition, name, at_a_time):
-                    yield (condition, name, role), {m: np.where(there[role], v, np.nan) for m, v in found.items()}
+                for role, values in self._read_site(condition, name, at_once):
+                    masked = {m: np.where(usable[role], v, np.nan) for m, v in values.items()}
+                    yield (condition, name, role), masked
 
-    def _found(self, condition: Condition, name: str, at_a_time: int) -> Iterator[tuple[str, Values]]:
+    def _read_site(
+        self,
+        condition: Condition,
+        name: str,
+        at_once: int,
+    ) -> Iterator[tuple[str, Values]]:
+        """Yield each role with the read-outs of its patched run, or of the base run if equal."""
         restores = condition != "ablated"
-        base, source = (self.broken, self.whole) if restores else (self.whole, self.broken)
+        base, source = (self.corrupt, self.clean) if restores else (self.clean, self.corrupt)
         roles = list(self.places)
-        for few in (roles[i : i + at_a_time] for i in range(0, len(roles), at_a_time)):
-            busy = [role for role in few if not is_idle(self.model, name, self.places[role], base)]
-            values = {role: source.values[name, role] for role in busy}
-            if condition == "control":
-                values = {role: value.roll(1, dims=0) for role, value in values.items()}
-            # what is there already, as at every token before the corrupted one, changes nothing
-            values = {role: value for role, value in values.items() if not torch.equal(value, base.values[name, role])}
-            logits = patched(self.model, name, base, values, self.places) if values else ()
-            read = {role: self.reader.read(own) for role, own in zip(values, logits, strict=True)}
+        for start in range(0, len(roles), at_once):
+            few = roles[start : start + at_once]
+            new = {}
+            for role in few:
+                value = source.values[name, role]
+                if condition == "control":
+                    value = value.roll(1, dims=0)
+                # the same value, as at every token before the corrupted one, changes nothing
+                same = torch.equal(value, base.values[name, role])
+                if not same and not is_idle(self.model, name, self.places[role], base):
+                    new[role] = value
+            logits = run_patched(self.model, name, base, new, self.places) if new else ()
+            read = {role: self.reader.read(z) for role, z in zip(new, logits, strict=True)}
             yield from ((role, read.get(role, self.ends[restores])) for role in few)
 
-    def _there(self, role: str, condition: Condition) -> Bool[ndarray, " n"]:
-        """Which documents have the place and, for a control, another document before them that has it, too."""
-        here = self.places[role][1]
+    def _usable(self, role: str, condition: Condition) -> Bool[ndarray, " n"]:
+        """Mark documents that have the place; for a control, the one before must have it, too."""
+        inside = self.places[role][1]
         if condition != "control":
-            return here
-        return here & np.roll(here, 1) & (self.clean.index != np.roll(self.clean.index, 1))
+            return inside
+        index = self.clean_docs.index
+        return inside & np.roll(inside, 1) & (index != np.roll(index, 1))
 
 
-def _check(model: Model, names: Sequence[str], roles: Sequence[str], conditions: Sequence[str], documents: int) -> None:
-    known, asked = all_sites(model), {"sites": names, "roles": roles, "conditions": conditions}
-    empty = [f"{what} must name at least one" for what, given in asked.items() if not given]
-    empty += [f"documents={documents} must be at least 1"] if documents < 1 else []
-    problems = [f"no site {name!r}{did_you_mean(name, known)}" for name in names if name not in known]
-    allowed = get_args(Condition)
-    problems += [f"condition={c!r} must be one of {', '.join(allowed)}" for c in conditions if c not in allowed]
-    if empty or problems:
-        raise InvalidInput(empty + problems)
+def _check(
+    model: Model,
+    names: Sequence[str],
+    roles: Sequence[str],
+    conditions: Sequence[str],
+    documents: int,
+) -> None:
+    lists = {"sites": names, "roles": roles, "conditions": conditions}
+    problems = [f"{option} must name at least one" for option, items in lists.items() if not items]
+    if documents < 1:
+        problems.append(f"documents={documents} must be at least 1")
+    known, allowed = all_sites(model), get_args(Condition)
+    for name in names:
+        if name not in known:
+            problems.append(f"no site {name!r}{did_you_mean(name, known)}")
+    for condition in conditions:
+        if condition not in allowed:
+            problems.append(f"condition={condition!r} must be one of {', '.join(allowed)}")
+    if problems:
+        raise InvalidInput(problems)
 
 
-def _bytes_of_a_row(model: Model, docs: Documents, names: Sequence[str]) -> int:
-    """What one document takes in a stacked pass, roughly: the stream some twenty times, the sites a few times.
+def _bytes_per_row(model: Model, docs: Documents, names: Sequence[str]) -> int:
+    """Estimate the memory of one document in a stacked pass: streams, logits and sites.
 
-    A stranger's stream is taken to be as wide as the widest of its sites; its logits may be there at every position.
+    The stream of a third-party model counts as its widest site, with logits at every position.
     """
     batch = Batch.of(docs)
     with record(model, names if resumes(model) else list(all_sites(model))) as seen:
@@ -183,6 +215,6 @@ def _bytes_of_a_row(model: Model, docs: Documents, names: Sequence[str]) -> int:
     return 20 * stream + 4 * reads * logits.shape[-1] * logits.element_size() + 6 * largest
 
 
-def _joined(parts: Sequence[dict[str, ndarray]], lead: int) -> dict[str, ndarray]:
-    """Blocks end to end, each without the rows that lead it."""
+def _concatenate(parts: Sequence[dict[str, ndarray]], lead: int) -> Values:
+    """Join blocks end to end, each without the rows that lead it."""
     return {name: np.concatenate([part[name][lead:] for part in parts]) for name in parts[0]}

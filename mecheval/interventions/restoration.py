@@ -1,10 +1,10 @@
-"""What an intervention brought back: every cell of a grid as rows with intervals.
+"""The share that an intervention restores, and every cell of a grid as rows with intervals.
 
 restored share    (restored − corrupt) / (clean − corrupt), where clean and corrupt differ enough
 ablated share     (clean − ablated) / (clean − corrupt)
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -15,78 +15,71 @@ from mecheval.interventions.grid import Cell, Grid, layer_of
 from mecheval.metrics.measurement import Measurement
 from mecheval.metrics.statistics import interval, middle, resampled
 
-THRESHOLD = 0.1  # of clean − corrupt likelihood: below it a share would be a quotient of two noises
+THRESHOLD = 0.1  # of clean − corrupt likelihood: below it, a share is a quotient of two noises
 
 
 def rows(grid: Grid, step: int, metrics: Sequence[str] | None = None) -> list[Measurement]:
-    """One row for each metric that the grid has, condition, site and role; the share, where it means something."""
-    found, metrics = [], list(grid.clean) if metrics is None else metrics
-    for condition, values in (("clean", grid.clean), ("corrupt", grid.corrupt)):
+    """Return the means of a grid's metrics with their intervals, and the shares that exist."""
+    metrics = list(grid.clean) if metrics is None else metrics
+    ends = {("clean", None, None): grid.clean, ("corrupt", None, None): grid.corrupt}
+    measurements = []
+    for place, values in (*ends.items(), *grid.cells.items()):
         for metric in metrics:
-            found.append(_row(grid, metric, condition, values[metric], step))
-    for cell, values in grid.cells.items():
-        for metric in metrics:
-            found.append(_row(grid, metric, cell[0], values[metric], step, cell))
-    return found + list(_share_rows(grid, step))
+            x = values[metric][~np.isnan(values[metric])]
+            mean = float(x.mean()) if len(x) else np.nan
+            low, high = interval(x) if len(x) else (np.nan, np.nan)
+            measurements.append(_row(grid, step, place, metric, (mean, len(x), low, high)))
+    for cell, (share, means) in shares(grid).items():
+        n = int((~np.isnan(grid.cells[cell]["likelihood"])).sum())
+        measurements.append(_row(grid, step, cell, "share", (share, n, *middle(means))))
+    return measurements
 
 
 def shares(grid: Grid) -> dict[Cell, tuple[float, Float64[ndarray, " resamples"]]]:
-    """Of every cell, over all documents and over resamples; nothing where clean and corrupt are too near."""
+    """Return the share of every cell over all documents, and over resamples of them.
+
+    A cell has none where clean and corrupt likelihood are too close.
+    """
     clean, corrupt = grid.clean["likelihood"], grid.corrupt["likelihood"]
+    by_cell: dict[Cell, tuple[float, ndarray]] = {}
     if clean.mean() - corrupt.mean() < THRESHOLD:
-        return {}
-    found = {}
+        return by_cell
     for cell, values in grid.cells.items():
-        mine = values["likelihood"]
-        there = ~np.isnan(mine)
-        here = [x[there].mean() for x in (mine, clean, corrupt)] if there.any() else [0.0, 0.0, 0.0]
-        if here[1] - here[2] < THRESHOLD:  # of the documents that have the token
+        likelihood = values["likelihood"]
+        usable = ~np.isnan(likelihood)
+        if not usable.any():
             continue
-        ends = np.stack([np.where(there, end, np.nan) for end in (clean, corrupt)])
-        found[cell] = float(_share(cell[0], *here)), _share(cell[0], resampled(mine), *resampled(ends))
-    return found
+        means = [x[usable].mean() for x in (likelihood, clean, corrupt)]
+        if means[1] - means[2] < THRESHOLD:  # over the documents that have the token
+            continue
+        ends = np.stack([np.where(usable, end, np.nan) for end in (clean, corrupt)])
+        again = _share(cell[0], resampled(likelihood), *resampled(ends))
+        by_cell[cell] = float(_share(cell[0], *means)), again
+    return by_cell
 
 
-def _share(condition: str, here: Any, clean: Any, corrupt: Any) -> Any:
-    """Of numbers, or of arrays of them; none where documents drawn again lost nothing."""
+def _share(condition: str, likelihood: Any, clean: Any, corrupt: Any) -> Any:
+    """Return the share of numbers or of arrays; NaN for resamples that lost nothing."""
     gap = np.where(clean > corrupt, clean - corrupt, np.nan)
-    return (clean - here) / gap if condition == "ablated" else (here - corrupt) / gap
-
-
-def _share_rows(grid: Grid, step: int) -> Iterator[Measurement]:
-    for cell, (share, means) in shares(grid).items():
-        low, high = middle(means)
-        n = int((~np.isnan(grid.cells[cell]["likelihood"])).sum())
-        yield _measurement(grid, "share", cell[0], share, n, (low, high), step, cell)
+    return (clean - likelihood) / gap if condition == "ablated" else (likelihood - corrupt) / gap
 
 
 def _row(
-    grid: Grid, metric: str, condition: str, values: Float64[ndarray, " n"], step: int, cell: Cell | None = None
-) -> Measurement:
-    there = values[~np.isnan(values)]
-    ends = interval(there) if len(there) else (np.nan, np.nan)
-    mean = float(there.mean()) if len(there) else np.nan
-    return _measurement(grid, metric, condition, mean, len(there), ends, step, cell)
-
-
-def _measurement(
     grid: Grid,
-    metric: str,
-    condition: str,
-    value: float,
-    n: int,
-    ends: tuple[float, float],
     step: int,
-    cell: Cell | None,
+    place: tuple[str, str | None, str | None],
+    metric: str,
+    numbers: tuple[float, int, float, float],
 ) -> Measurement:
-    _, site, role = cell or (None, None, None)
+    condition, site, role = place
+    value, n, low, high = numbers
     return Measurement(
         metric=metric,
         condition=condition,
         value=value,
         n=n,
-        low=ends[0],
-        high=ends[1],
+        low=low,
+        high=high,
         split=grid.split,
         step=step,
         corrupted=grid.corrupted,

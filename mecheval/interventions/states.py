@@ -1,9 +1,10 @@
-"""What a recurrent state holds: S_t over time, and which pairs can be read from it after each token.
+"""The contents of a recurrent state: S_t over time, and the pairs that can be read from it.
 
-The mixer itself is asked. A document asks for one of its pairs, drawn at random. S_t is put in the place of the state
-at the query, and what the mixer then adds to the stream there, less what it adds with an empty state, is what S_t says
-of that pair. A least-squares map takes this to the embedding of the pair's value. It is fitted on the first half of
-the documents; on the second, the nearest value among those seen by then is right or wrong.
+The mixer itself reads. A document asks for a pair, drawn at random. S_t replaces the state
+at the query; the output of the mixer there, minus its output with an empty state, is what S_t tells
+about that pair. A least-squares map, fitted on the first half of the documents, takes this to the
+embedding of the pair's value. On the second half, the nearest of the values seen so far is right or
+wrong.
 """
 
 from collections.abc import Iterator
@@ -17,7 +18,7 @@ from numpy import ndarray
 from torch import Tensor, nn
 
 from mecheval.core.errors import InterventionError, InvalidInput
-from mecheval.interventions.options import MEMORY
+from mecheval.interventions.grid import MEMORY
 from mecheval.models.build import Model, ours
 from mecheval.models.edits import Positions, put, take
 from mecheval.models.inputs import Batch
@@ -29,23 +30,28 @@ from mecheval.tasks.documents import Documents
 from mecheval.tasks.splits import Split
 from mecheval.tasks.task import Task
 
-NEEDED = "only of their mixers is it known how a state is read"
+OWN_MIXERS = "only their mixers have a known state"
 WIDTHS = (1, 2, 4, 8, 16)  # tokens that a short convolution may see
 
 Stream = Float[Tensor, "n time d_model"]
-Few = Float[Tensor, "n few d_model"]
+Shortened = tuple[Float[Tensor, "n window d_model"], Positions]
+Output = Float[Tensor, "n d_model"]
+Blocks = Iterator[Documents]
 States = Float[Tensor, "n time *state"]
-Said = Float64[Tensor, "n time d_model"]
+Readings = Float64[Tensor, "n time d_model"]
 Directions = Float64[Tensor, "vocab d_model"]
 Readout = Float64[Tensor, "d_model d_model"]
+Mask = Bool[ndarray, "n time"]
+Scores = Float64[ndarray, "n time"]
+Seen = Bool[ndarray, "n time source"]
 
 
 @dataclass(frozen=True)
 class Held:
-    """By age, the tokens since a pair was complete: how often its value is read from the state of `n` documents.
+    """How often a pair's value is read from the states of `n` documents, by age.
 
-    `control` is the same with the state of another document: what the query knows by itself, in deeper layers perhaps
-    the answer. `chance` is one in the values seen by then.
+    The age counts tokens since the pair was complete. `control` reads the state of another
+    document: it shows what the query knows by itself. `chance` is one in the values seen so far.
     """
 
     age: Int64[ndarray, " ages"]
@@ -55,11 +61,17 @@ class Held:
     n: Int64[ndarray, " ages"]
 
 
-def states(model: Model, docs: Documents, layer: int, *, memory: int = MEMORY) -> Iterator[tuple[Documents, States]]:
-    """Some documents at a time, and their states after each token; behind a document's end they mean nothing."""
-    model = ours(model, NEEDED)
+def states(
+    model: Model,
+    docs: Documents,
+    layer: int,
+    *,
+    memory: int = MEMORY,
+) -> Iterator[tuple[Documents, States]]:
+    """Yield blocks of documents with their states after each token; padding means nothing."""
+    model = ours(model, OWN_MIXERS)
     size = _block_size(model, layer, docs, memory)
-    return ((block, _seen(model, layer, "mixer.state", block)) for block in _blocks(docs, size))
+    return ((block, _record(model, layer, "mixer.state", block)) for block in _blocks(docs, size))
 
 
 @torch.no_grad()
@@ -73,131 +85,136 @@ def held_pairs(
     split: Split = "test",
     memory: int = MEMORY,
 ) -> Held:
-    """At every age that a pair of the second half has. Where only one value was seen, nothing is asked."""
-    model = ours(model, NEEDED)
+    """Measure how long a state holds its pairs, at steps at which several values were seen."""
+    model = ours(model, OWN_MIXERS)
     if not (isinstance(task, Corruptible) and getattr(task, "pairs", 0) > 1):
-        raise InvalidInput(f"task={type(task).__name__} must have documents of several pairs, as recall:pairs=8 has")
+        name = type(task).__name__
+        raise InvalidInput(f"task={name} must have documents of several pairs, as recall:pairs=8")
     if documents < 4:
-        raise InvalidInput(f"documents={documents} must be at least 4: one half to fit, one to be read and compared")
+        raise InvalidInput(f"documents={documents} must be at least 4: two halves of two")
     docs = task.documents(seed, split, 0, documents)
     size = _block_size(model, layer, docs, memory)
     first, second = docs[: documents // 2], docs[documents // 2 :]
     others = second[np.roll(np.arange(len(second)), 1)]
     directions = _directions(model, task)
-    readout = _fitted(model, layer, _blocks(first, size), directions)
+    readout = _fit(model, layer, _blocks(first, size), directions)
     counts = np.zeros((4, task.max_len))
     for block, other in zip(_blocks(second, size), _blocks(others, size), strict=True):
-        asked, seen = _asked(block), _seen_values(task, block)
-        asked &= seen.sum(axis=-1) > 1
-        ages = (np.arange(asked.shape[1]) - _written(block)[:, None])[asked]
-        pointed = [_said(model, layer, block, of) @ readout for of in (block, other)]
-        right = [_right(block, point, directions, seen) for point in pointed]
-        columns = (np.ones_like(asked), *right, 1 / np.maximum(seen.sum(axis=-1), 1))
-        counts += [np.bincount(ages, column[asked], task.max_len) for column in columns]
-    found = np.flatnonzero(counts[0])
-    _, accuracy, control, chance = counts[:, found] / counts[0, found]
-    return Held(found, accuracy, control, chance, counts[0, found].astype(np.int64))
+        seen = _seen_values(task, block)
+        values = seen.sum(axis=-1)
+        counted = _steps(block) & (values > 1)
+        ages = (np.arange(counted.shape[1]) - _complete(block)[:, None])[counted]
+        own, control = (_readings(model, layer, block, of) @ readout for of in (block, other))
+        right = _right(block, own, directions, seen), _right(block, control, directions, seen)
+        columns = (np.ones_like(counted), *right, 1 / np.maximum(values, 1))
+        counts += [np.bincount(ages, column[counted], task.max_len) for column in columns]
+    age = np.flatnonzero(counts[0])
+    _, accuracy, control, chance = counts[:, age] / counts[0, age]
+    return Held(age, accuracy, control, chance, counts[0, age].astype(np.int64))
 
 
-def _fitted(model: LanguageModel, layer: int, blocks: Iterator[Documents], directions: Directions) -> Readout:
-    """(RᵀR)⁺ RᵀE, where R is what states say, after every step, and E the directions of the values asked for."""
+def _fit(model: LanguageModel, layer: int, blocks: Blocks, directions: Directions) -> Readout:
+    """Return (RᵀR)⁺ RᵀE for readings R of the states and directions E of the values asked for."""
     gram = cross = directions.new_zeros(model.config.d_model, model.config.d_model)
     for docs in blocks:
-        rows, steps = np.nonzero(_asked(docs))
-        R, E = _said(model, layer, docs, docs)[rows, steps], directions[docs.answer[rows]]
+        rows, steps = np.nonzero(_steps(docs))
+        R, E = _readings(model, layer, docs, docs)[rows, steps], directions[docs.answer[rows]]
         gram, cross = gram + R.mT @ R, cross + R.mT @ E
     return torch.linalg.pinv(gram, rtol=1e-9, hermitian=True) @ cross
 
 
-def _said(model: LanguageModel, layer: int, docs: Documents, of: Documents) -> Said:
-    """What the states of some documents say at the queries of others; where nothing is asked, nothing."""
-    mixer, x = model.get_submodule(f"blocks.{layer}.mixer"), _seen(model, layer, "mixer_in", docs)
-    S, last = _seen(model, layer, "mixer.state", of), of.roles["query"] - 1
-    said = torch.zeros(x.shape, dtype=torch.float64)
+def _readings(model: LanguageModel, layer: int, docs: Documents, of: Documents) -> Readings:
+    """Read the states of some documents at the queries of others; zero at other steps."""
+    mixer, x = model.get_submodule(f"blocks.{layer}.mixer"), _record(model, layer, "mixer_in", docs)
+    S, last = _record(model, layer, "mixer.state", of), of.roles["query"] - 1
+    readings = torch.zeros(x.shape, dtype=torch.float64)
     query = torch.from_numpy(docs.roles["query"]).long().to(x.device)
-    x, query = _that_matters(mixer, x, S[np.arange(len(S)), last], query)
-    empty = _added(mixer, x, torch.zeros_like(S[:, 0]), query)
-    rows, steps = np.nonzero(_asked(docs))
+    x, query = _shorten(mixer, x, S[np.arange(len(S)), last], query)
+    empty = _output(mixer, x, torch.zeros_like(S[:, 0]), query)
+    rows, steps = np.nonzero(_steps(docs))
     for i in range(0, len(rows), len(docs)):  # as many at a time as there are documents
         row, step = rows[i : i + len(docs)], steps[i : i + len(docs)]
         S_t = S[row, np.minimum(step, last[row])]
-        said[row, step] = (_added(mixer, x[row], S_t, query[row]) - empty[row]).double().cpu()
-    if not said.isfinite().all():
-        raise InterventionError(f"layer {layer} has states that are no numbers; nothing can be read off it")
-    return said
+        output = _output(mixer, x[row], S_t, query[row])
+        readings[row, step] = (output - empty[row]).double().cpu()
+    if not readings.isfinite().all():
+        raise InterventionError(f"the states of layer {layer} are not finite")
+    return readings
 
 
-def _added(mixer: nn.Module, x: Stream, state: Tensor, query: Positions) -> Float[Tensor, "n d_model"]:
-    """What the mixer adds to the stream at the query, had it this state there."""
+def _output(mixer: nn.Module, x: Stream, state: Tensor, query: Positions) -> Output:
+    """Return the mixer's output at the query with this state there."""
     with patch(mixer, {"state": put(state, query)}):
         return take(mixer(x), query, 1)
 
 
-def _that_matters(mixer: nn.Module, x: Stream, state: Tensor, query: Positions) -> tuple[Few, Positions]:
-    """The last tokens up to the query, as few as give the same: given the state, only a short convolution looks back.
+def _shorten(mixer: nn.Module, x: Stream, state: Tensor, query: Positions) -> Shortened:
+    """Cut the tokens to the last ones up to the query, as few as give the same output.
 
-    For speed alone. A mixer that looks back otherwise keeps all its tokens.
+    For speed alone: given the state, only a short convolution reads earlier tokens. If no window
+    gives the same output, all tokens stay.
     """
-    whole = _added(mixer, x, state, query)
-    for width in (width for width in WIDTHS if width <= int(query.min()) + 1):
+    whole = _output(mixer, x, state, query)
+    for width in WIDTHS:
+        if width > int(query.min()) + 1:
+            break
         window = query[:, None] + torch.arange(1 - width, 1, device=x.device)
-        few, end = gathered(x, window), torch.full_like(query, width - 1)
-        if (_added(mixer, few, state, end) - whole).abs().max() <= 1e-5 * whole.abs().max():
-            return few, end
+        short, end = gathered(x, window), torch.full_like(query, width - 1)
+        if (_output(mixer, short, state, end) - whole).abs().max() <= 1e-5 * whole.abs().max():
+            return short, end
     return x, query
 
 
-def _right(
-    docs: Documents, pointed: Said, directions: Directions, seen: Bool[ndarray, "n time source"]
-) -> Float64[ndarray, "n time"]:
-    """1 where the value asked for is the nearest of those seen; where several are equally near, they share it."""
-    likeness = (pointed @ directions[docs.tokens].mT).numpy()
+def _right(docs: Documents, points: Readings, directions: Directions, seen: Seen) -> Scores:
+    """Score 1 where the value asked for is the nearest of those seen; equally near ones share."""
+    likeness = (points @ directions[docs.tokens].mT).numpy()
     likeness = np.where(seen, likeness, -np.inf)
     nearest = likeness == likeness.max(axis=-1, keepdims=True)
     return nearest[np.arange(len(docs)), :, docs.roles["value"]] / nearest.sum(axis=-1)
 
 
 def _directions(model: LanguageModel, task: Corruptible) -> Directions:
-    """Embeddings, as seen from the middle of the values', of length 1."""
+    """Return the embeddings relative to the mean of the values', normalised to length 1."""
     embedding, values = model.embedding.weight.detach().double().cpu(), task.symbols("value")
     return F.normalize(embedding - embedding[values.start : values.stop].mean(dim=0), dim=-1)
 
 
-def _written(docs: Documents) -> ndarray:
-    """Where the pair asked for is complete."""
+def _complete(docs: Documents) -> ndarray:
+    """Return the position at which the pair asked for is complete."""
     return np.maximum(docs.roles["key"], docs.roles["value"])
 
 
-def _asked(docs: Documents) -> Bool[ndarray, "n time"]:
-    """The steps from there to the query."""
+def _steps(docs: Documents) -> Mask:
+    """Mark the steps from the end of the pair asked for to the token before the query."""
     time = np.arange(docs.tokens.shape[1])
-    return (_written(docs)[:, None] <= time) & (time < docs.roles["query"][:, None])
+    return (_complete(docs)[:, None] <= time) & (time < docs.roles["query"][:, None])
 
 
-def _seen_values(task: Corruptible, docs: Documents) -> Bool[ndarray, "n time source"]:
+def _seen_values(task: Corruptible, docs: Documents) -> Seen:
     time = np.arange(docs.tokens.shape[1])
     return task.partners(docs, "value")[:, None] & (time <= time[:, None])
 
 
 @torch.no_grad()
-def _seen(model: LanguageModel, layer: int, point: str, docs: Documents) -> Tensor:
-    """What passes a site of the layer, with time as its second axis."""
+def _record(model: LanguageModel, layer: int, point: str, docs: Documents) -> Tensor:
+    """Return the activations at a site of the layer, with time as the second axis."""
     name, batch = f"blocks.{layer}.{point}", Batch.of(docs, model.embedding.weight.device)
     with record(model, [name]) as seen:
         model(batch.tokens, batch.at)
     return seen[name].movedim(sites(model)[name].time, 1)
 
 
-def _blocks(docs: Documents, size: int) -> Iterator[Documents]:
+def _blocks(docs: Documents, size: int) -> Blocks:
     return (docs[start : start + size] for start in range(0, len(docs), size))
 
 
 def _block_size(model: LanguageModel, layer: int, docs: Documents, memory: int) -> int:
-    """How many documents at a time; each has some eight tensors as large as its states."""
-    having = [i for i in range(len(model.blocks)) if f"blocks.{i}.mixer.state" in sites(model)]
-    if layer not in having:
-        known = f"one of {', '.join(map(str, having))}" if having else "in a model with a recurrent state"
-        raise InvalidInput(f"layer={layer} must be {known}: {model.config.architecture} has no state there")
+    """Return how many documents fit: each needs about eight tensors as large as its states."""
+    with_state = [i for i in range(len(model.blocks)) if f"blocks.{i}.mixer.state" in sites(model)]
+    if layer not in with_state:
+        problem = f"layer={layer} of {model.config.architecture} has no recurrent state"
+        choose = f"choose one of {', '.join(map(str, with_state))}"
+        raise InvalidInput(f"{problem}; {choose if with_state else 'no layer has one'}")
     token = torch.zeros(1, 1, model.config.d_model).to(model.embedding.weight)
     mixer = model.get_submodule(f"blocks.{layer}.mixer")
     with record(mixer, ["state"]) as seen, torch.no_grad():

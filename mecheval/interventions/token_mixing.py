@@ -1,21 +1,24 @@
-"""Where the tokens of a document look: attention's weights, and what they are in mixers without a softmax.
+"""Token mixing: the weights by which tokens of a document mix, in attention and in other mixers.
 
-A mixer that says so (`mixing`) is o_t = Σ_s W_ts v_s, with weights that depend on the document. Those of attention and
-linear attention are positive and sum to 1; those of the delta rule and of Mamba, unrolled from the recurrence, need
-not be either, so beside a weight stands its share |W_ts| / Σ_s |W_ts|.
+A mixer with `mixing` computes o_t = Σ_s W_ts v_s with weights that depend on the document. Those of
+attention and linear attention are positive and sum to 1. Those of the delta rule and of Mamba,
+unrolled from the recurrence, need not: each weight comes with its share |W_ts| / Σ_s |W_ts|.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 import torch
+from jaxtyping import Float, Float64
+from numpy import ndarray
 from torch import Tensor
 
 from mecheval.core.errors import InterventionError, InvalidInput
-from mecheval.interventions.grid import Looks, PerDocument
-from mecheval.interventions.options import MEMORY
+from mecheval.interventions.grid import MEMORY
 from mecheval.interventions.positions import positions
+from mecheval.metrics.statistics import middle, resampled
 from mecheval.models.build import Model, ours
 from mecheval.models.inputs import Batch
 from mecheval.models.language_model import LanguageModel
@@ -24,9 +27,72 @@ from mecheval.tasks.documents import ROLES, Documents
 from mecheval.tasks.splits import Split
 from mecheval.tasks.task import Task
 
+PerDocument = Float64[ndarray, "n head from to"]
+Weights = Iterator[tuple[int, Float[Tensor, "n head time source"]]]
+
+
+@dataclass(frozen=True, slots=True)
+class MixingRow:
+    """The mean weight from one role to another over `n` documents, its 95 % interval and share.
+
+    Two roles can be one token (a last pair's next key is the divider): shares may sum to over 1.
+    """
+
+    layer: int
+    head: int
+    from_role: str
+    to_role: str
+    weight: float
+    share: float
+    n: int
+    low: float
+    high: float
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class TokenMixing:
+    """The weights and shares of each document between roles, by layer; NaN without the token.
+
+    `without_weights` lists the layers whose mixers do not define `mixing`.
+    """
+
+    from_roles: tuple[str, ...]
+    to_roles: tuple[str, ...]
+    weights: dict[int, PerDocument]
+    shares: dict[int, PerDocument]
+    without_weights: tuple[int, ...]
+
+    def rows(self) -> list[MixingRow]:
+        """Return one row for each layer, head and pair of roles that some document has."""
+        return [row for layer in self.weights for row in self._layer_rows(layer)]
+
+    def _layer_rows(self, layer: int) -> Iterator[MixingRow]:
+        weights = np.moveaxis(self.weights[layer], 0, -1)
+        shares = np.moveaxis(self.shares[layer], 0, -1)
+        counts = (~np.isnan(weights)).sum(axis=-1)
+        # not `interval`: a weight that is 0 or 1 is no count of right answers
+        again = resampled(weights)
+        for head, i, j in np.ndindex(counts.shape):
+            if counts[head, i, j]:
+                low, high = middle(again[head, i, j])
+                yield MixingRow(
+                    layer=layer,
+                    head=head,
+                    from_role=self.from_roles[i],
+                    to_role=self.to_roles[j],
+                    weight=float(np.nanmean(weights[head, i, j])),
+                    share=float(np.nanmean(shares[head, i, j])),
+                    n=int(counts[head, i, j]),
+                    low=low,
+                    high=high,
+                )
+
 
 @torch.no_grad()
-def looks(
+def token_mixing(
     model: Model,
     task: Task,
     *,
@@ -36,50 +102,60 @@ def looks(
     from_roles: Sequence[str] = ("query", "value"),
     to_roles: Sequence[str] = ROLES,
     memory: int = MEMORY,
-) -> Looks:
-    """Of every head in every layer; in Mamba, every channel is a head."""
-    model = ours(model, "only their mixers say where they look")
-    layers = [layer for layer in range(len(model.blocks)) if hasattr(_mixer(model, layer), "mixing")]
+) -> TokenMixing:
+    """Measure the mixing weights between roles in every head; a channel of Mamba is a head."""
+    model = ours(model, "only their mixers define `mixing`")
+    every = range(len(model.blocks))
+    layers = [layer for layer in every if hasattr(_mixer(model, layer), "mixing")]
     if not layers:
-        raise InvalidInput(f"architecture={model.config.architecture} must have a mixer that says where it looks")
+        architecture = model.config.architecture
+        raise InvalidInput(f"architecture={architecture} has no mixer that defines `mixing`")
     if not (documents > 0 and from_roles and to_roles):
-        raise InvalidInput(f"documents={documents}, {from_roles=} and {to_roles=} must not be empty")
+        raise InvalidInput(f"{documents=}, {from_roles=} and {to_roles=} must not be empty")
     docs = task.documents(seed, split, 0, documents)
-    places = [[positions(docs, role) for role in roles] for roles in (from_roles, to_roles)]
-    here, there = (torch.from_numpy(np.stack([where for where, _ in side], axis=1)) for side in places)
-    missing_here, missing_there = (~np.stack([inside for _, inside in side], axis=1) for side in places)
-    size = max(memory // _bytes_of_a_document(model, layers, docs), 1)
-    blocks = [slice(start, start + size) for start in range(0, len(docs), size)]
-    found = [_block(model, layers, docs[rows], here[rows], there[rows]) for rows in blocks]
-    missing = (missing_here[:, :, None] | missing_there[:, None])[:, None]
-    weights, shares = (
-        {layer: np.where(missing, np.nan, np.concatenate([block[layer][i] for block in found])) for layer in layers}
-        for i in (0, 1)
+    source, outside_source = _places(docs, from_roles)
+    target, outside_target = _places(docs, to_roles)
+    missing = (outside_source[:, :, None] | outside_target[:, None])[:, None]
+    size = max(memory // _bytes_per_document(model, layers, docs), 1)
+    weights: dict[int, list[PerDocument]] = {layer: [] for layer in layers}
+    shares: dict[int, list[PerDocument]] = {layer: [] for layer in layers}
+    for start in range(0, len(docs), size):
+        rows = slice(start, start + size)
+        for layer, W in _weights(model, layers, docs[rows]):
+            W = _select(W, source[rows], dim=2).double()
+            total = W.abs().sum(dim=-1, keepdim=True).clamp(min=torch.finfo(W.dtype).tiny)
+            weights[layer].append(_select(W, target[rows], dim=3).cpu().numpy())
+            shares[layer].append(_select(W.abs() / total, target[rows], dim=3).cpu().numpy())
+    return TokenMixing(
+        tuple(from_roles),
+        tuple(to_roles),
+        {layer: np.where(missing, np.nan, np.concatenate(weights[layer])) for layer in layers},
+        {layer: np.where(missing, np.nan, np.concatenate(shares[layer])) for layer in layers},
+        tuple(layer for layer in every if layer not in layers),
     )
-    silent = tuple(layer for layer in range(len(model.blocks)) if layer not in layers)
-    return Looks(tuple(from_roles), tuple(to_roles), weights, shares, silent)
 
 
-def _block(
-    model: LanguageModel, layers: Sequence[int], docs: Documents, here: Tensor, there: Tensor
-) -> dict[int, tuple[PerDocument, PerDocument]]:
-    """Weights and shares of some documents, between all their places."""
+def _places(docs: Documents, roles: Sequence[str]) -> tuple[Tensor, ndarray]:
+    """Return the positions of roles, (n, roles), and where they are outside of a document."""
+    where, inside = zip(*(positions(docs, role) for role in roles), strict=True)
+    return torch.from_numpy(np.stack(where, axis=1)), ~np.stack(inside, axis=1)
+
+
+def _weights(model: LanguageModel, layers: list[int], docs: Documents) -> Weights:
+    """Yield each layer with its mixing weights."""
     names = {layer: f"blocks.{layer}.mixer_in" for layer in layers}
+    batch = Batch.of(docs, model.embedding.weight.device)
     with record(model, list(names.values())) as seen:
-        _run(model, docs)
-    found = {}
+        model(batch.tokens, batch.at)
     for layer, name in names.items():
         weights, _ = _mixer(model, layer).mixing(seen[name])
         if not weights.isfinite().all():
-            raise InterventionError(f"layer {layer} has mixing weights that are no numbers; nothing can be read off it")
-        rows = _taken(weights, here, dim=2).double()
-        shares = rows.abs() / rows.abs().sum(dim=-1, keepdim=True).clamp(min=torch.finfo(rows.dtype).tiny)
-        found[layer] = _taken(rows, there, dim=3).cpu().numpy(), _taken(shares, there, dim=3).cpu().numpy()
-    return found
+            raise InterventionError(f"the mixing weights of layer {layer} are not finite")
+        yield layer, weights
 
 
-def _taken(weights: Tensor, at: Tensor, dim: int) -> Tensor:
-    """Of each document, the rows or columns at its own places."""
+def _select(weights: Tensor, at: Tensor, dim: int) -> Tensor:
+    """Take, from each document, the rows or columns at its own positions."""
     shape = [len(at), 1, 1, 1]
     shape[dim] = at.shape[1]
     spread = [size if axis not in (0, dim) else -1 for axis, size in enumerate(weights.shape)]
@@ -90,13 +166,8 @@ def _mixer(model: LanguageModel, layer: int) -> Any:
     return model.get_submodule(f"blocks.{layer}.mixer")
 
 
-def _run(model: LanguageModel, docs: Documents) -> None:
-    batch = Batch.of(docs, model.embedding.weight.device)
-    model(batch.tokens, batch.at)
-
-
-def _bytes_of_a_document(model: LanguageModel, layers: Sequence[int], docs: Documents) -> int:
-    """Roughly: the weights of the layer with most heads, some four times."""
+def _bytes_per_document(model: LanguageModel, layers: Sequence[int], docs: Documents) -> int:
+    """Estimate: four times the weights of the layer with most heads."""
     x = torch.zeros(1, 1, model.config.d_model).to(model.embedding.weight)
     heads = max(_mixer(model, layer).mixing(x)[0].shape[1] for layer in layers)
     return int(4 * heads * int(docs.lengths.max()) ** 2 * x.element_size())

@@ -1,7 +1,7 @@
-"""One forward pass remembered, and a run gone on with from there, other values put in at one site.
+"""Cache one forward pass, and resume it with activations replaced at one site.
 
-A run is resumed from the last point before the site, once for each place, with logits at the query only. A stranger's
-model, of which nobody knows how to go on with it, is run from its beginning.
+A pass resumes at the last cached point before the site, once for each place, with logits at the
+query only. A third-party model cannot be resumed: it runs from its tokens.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,13 +21,16 @@ from mecheval.models.ops.reads import gathered
 from mecheval.models.site import Edit, Site, patch, record, sites
 from mecheval.tasks.documents import Documents
 
+ByRole = Mapping[str, Places]
 BEHIND_MIXER = ("mixer_out", "mlp_in", "mlp_out", "block_out")
 
 
 @dataclass(frozen=True)
 class Trace:
-    """What went into every block and came out of its mixer, if there are blocks; what passed the sites at the places,
-    where the query is, and the logits there."""
+    """One forward pass: `values` are the activations by site and role, `logits` those at the query.
+
+    `inputs` and `mixed` are the inputs of our blocks and the outputs of their mixers.
+    """
 
     tokens: Tensor
     inputs: list[Tensor]
@@ -37,8 +40,11 @@ class Trace:
     logits: Tensor
 
 
-def traced(model: Model, docs: Documents, names: Sequence[str], places: Mapping[str, Places]) -> Trace:
-    """Sites that are materialised have a pass of their own: looking at them changes roundings elsewhere."""
+def trace(model: Model, docs: Documents, names: Sequence[str], places: ByRole) -> Trace:
+    """Run the documents and cache what later runs need.
+
+    Each materialised site has a pass of its own: recording it changes roundings elsewhere.
+    """
     batch, known = Batch.of(docs), sites(model)
     layers = range(len(model.blocks)) if resumes(model) else ()
     inputs = [f"blocks.{layer}.block_in" for layer in layers] + ["final_in"] * bool(layers)
@@ -53,24 +59,28 @@ def traced(model: Model, docs: Documents, names: Sequence[str], places: Mapping[
 
         return edit
 
-    apart = [name for name in names if known[name].materialised]
-    for name in apart:
-        with patch(model, {name: keep(name)}):
-            model(batch.tokens, batch.at)
-    with record(model, inputs + mixed) as seen, patch(model, {name: keep(name) for name in names if name not in apart}):
+    for name in names:
+        if known[name].materialised:
+            with patch(model, {name: keep(name)}):
+                model(batch.tokens, batch.at)
+    together = {name: keep(name) for name in names if not known[name].materialised}
+    with record(model, inputs + mixed) as seen, patch(model, together):
         logits = model(batch.tokens, batch.at)[:, 0]
     for name in names:
-        if (name, next(iter(places))) not in values:
-            raise InterventionError(f"the patch at {name} was hit 0 times; it must be hit once")
+        _check_hits(name, int((name, next(iter(places))) in values))
     query = torch.from_numpy(docs.queries[:, 0]).long()
-    between = [seen[name] for name in inputs], [seen[name] for name in mixed]
-    return Trace(batch.tokens, *between, values, query, logits)
+    cached = [seen[name] for name in inputs], [seen[name] for name in mixed]
+    return Trace(batch.tokens, *cached, values, query, logits)
 
 
-def patched(
-    model: Model, name: str, base: Trace, values: Mapping[str, Tensor], places: Mapping[str, Places]
+def run_patched(
+    model: Model,
+    name: str,
+    base: Trace,
+    values: Mapping[str, Tensor],
+    places: ByRole,
 ) -> tuple[Tensor, ...]:
-    """The base run's logits at the query with the values put in, role by role."""
+    """Return, role by role, the base run's logits at the query with the values put in."""
     where = torch.cat([torch.from_numpy(places[role][0]) for role in values])
     new, hits = torch.cat(list(values.values())), []
 
@@ -79,32 +89,37 @@ def patched(
         hits.append(name)
         changed = put(new, at)(x, site)
         if torch.equal(changed, x) and not torch.equal(take(x, at, site.time), new.to(x)):
-            raise InterventionError(f"the patch at {name} changed nothing although what was put in is different")
+            raise InterventionError(f"the patch at {name} had no effect although its value differs")
         return changed
 
     with patch(model, {name: edit}):
-        logits = _resumed(model, name, base, where) if resumes(model) else _whole(model, base, where)
-    if len(hits) != 1:
-        raise InterventionError(f"the patch at {name} was hit {len(hits)} times; it must be hit once")
+        logits = _resume(model, name, base, where) if resumes(model) else _rerun(model, base, where)
+    _check_hits(name, len(hits))
     return logits.chunk(len(values))
 
 
+def _check_hits(name: str, hits: int) -> None:
+    if hits != 1:
+        raise InterventionError(f"the patch at {name} was hit {hits} times; it must be hit once")
+
+
 def is_idle(model: Model, name: str, place: Places, base: Trace) -> bool:
-    """Whether a patch cannot reach the query: behind our last mixer no position hears of another."""
+    """Tell if a patch cannot reach the query: behind our last mixer, positions are independent."""
     if not resumes(model):
         return False
-    behind = [f"blocks.{len(model.blocks) - 1}.{site}" for site in BEHIND_MIXER] + ["final_in"]
+    last = len(model.blocks) - 1
+    behind = [f"blocks.{last}.{site}" for site in BEHIND_MIXER] + ["final_in"]
     return name in behind and bool((place[0] != base.query.numpy()).all())
 
 
-def _whole(model: Model, base: Trace, where: Tensor) -> Tensor:
-    """The base run once for each place, from its tokens on."""
+def _rerun(model: Model, base: Trace, where: Tensor) -> Tensor:
+    """Run the base tokens once for each place."""
     times = len(where) // len(base.query)
     return model(base.tokens.repeat(times, 1), base.query.repeat(times)[:, None])[:, 0]
 
 
-def _resumed(model: LanguageModel, name: str, base: Trace, where: Tensor) -> Tensor:
-    """The base run once for each place, from the last point before a site on."""
+def _resume(model: LanguageModel, name: str, base: Trace, where: Tensor) -> Tensor:
+    """Resume the base run once for each place, at the last cached point before the site."""
     times, layers = len(where) // len(base.query), len(model.blocks)
     at = base.query.repeat(times)[:, None]
     layer, site = layer_of(name), name.rpartition(".")[2]
@@ -114,12 +129,13 @@ def _resumed(model: LanguageModel, name: str, base: Trace, where: Tensor) -> Ten
         return model.resume(layers, base.inputs[-1].repeat(times, 1, 1), at)[:, 0]
     if name != f"blocks.{layer}.{site}" or site not in BEHIND_MIXER:
         return model.resume(layer, base.inputs[layer].repeat(times, 1, 1), at)[:, 0]
-    # behind a mixer every position is by itself: only the one that is patched is computed again
-    here, mixed = (gathered(x.repeat(times, 1, 1), where[:, None]) for x in (base.inputs[layer], base.mixed[layer]))
+    # behind a mixer positions are independent: only the patched one is computed again
+    x = gathered(base.inputs[layer].repeat(times, 1, 1), where[:, None])
+    mixed = gathered(base.mixed[layer].repeat(times, 1, 1), where[:, None])
     if site == "mixer_out":
         mixed = sites(model)[name](mixed)
     block = model.blocks[layer]
     assert isinstance(block, Block)
     stream = base.inputs[layer + 1].repeat(times, 1, 1)
-    stream = put(block.behind_mixer(here + mixed)[:, 0], where)(stream, model.final_in)
+    stream = put(block.behind_mixer(x + mixed)[:, 0], where)(stream, model.final_in)
     return model.resume(layer + 1, stream, at)[:, 0]

@@ -1,11 +1,11 @@
-"""The verdict: how a model recalls, read off what restoring the clean activations brings back (paper §3, §5.2).
+"""The verdict: how a model recalls, by what restoring activations brings back (paper §3, §5.2).
 
 At the input of every block but the first, the information about a corrupted key is somewhere:
 
-    at the value       the key was stored where its value stands, for a later layer to find: induction
+    at the value       the key was stored with its value, for a later layer to find: induction
     at the next key    the same, one token further: association at next_key
     at the key         nothing has moved it yet, or
-    at the query       it is there already: one layer moved it at once, direct retrieval
+    at the query       it has arrived: one layer moved it at once, direct retrieval
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,7 +24,7 @@ from mecheval.metrics.statistics import RESAMPLES, resampled
 INDUCTION, ASSOCIATION, DIRECT = "induction", "association at next_key", "direct retrieval"
 MIXED, UNSOLVED = "mixed", "unsolved"
 MEANS = {"value": INDUCTION, "next_key": ASSOCIATION, "key": DIRECT, "query": DIRECT}
-MEANINGS = {  # for somebody who reads the word for the first time
+MEANINGS = {
     INDUCTION: "stores each key with its value as it reads; layer {layer} looks the pair up later",
     ASSOCIATION: "joins key and value one token after the pair; layer {layer} finds them there",
     DIRECT: "stores nothing at the value; layer {layer} carries the answer straight to the query",
@@ -33,12 +33,17 @@ MEANINGS = {  # for somebody who reads the word for the first time
 }
 Place = tuple[str, str]  # site and role
 Shares = Mapping[Place, float]
+Answer = tuple[str, int | None, str | None]  # mechanism, layer and role
+Resamples = Float64[ndarray, " resamples"]
 
 
 @dataclass(frozen=True)
 class Thresholds:
-    """`solved`: likelihood that the corruption must take away; `holds`: share from which a role holds the information;
-    `rival`: share from which the role of another mechanism makes the answer mixed."""
+    """The limits that decide a verdict.
+
+    `solved`: likelihood that the corruption must take away; `holds`: share from which a role holds
+    the information; `rival`: share from which the role of another mechanism makes it mixed.
+    """
 
     solved: float = 0.2
     holds: float = 0.5
@@ -47,9 +52,12 @@ class Thresholds:
 
 @dataclass(frozen=True)
 class Verdict:
-    """`layer` retrieves, and `role` held the information before. `convolution` is the inner site and role at which a
-    short convolution has brought key and value together. `confidence` is the part of the resamples that give the same
-    mechanism, `layer_confidence` the same layer, too; `evidence` are the numbers it rests on."""
+    """How a model recalls: `layer` retrieves what `role` held before.
+
+    `convolution` is the inner site and role at which a short convolution joined key and value.
+    `confidence` is the part of the resamples with the same mechanism, `layer_confidence` with the
+    same layer, too; `evidence` holds the shares that decided.
+    """
 
     mechanism: str
     layer: int | None
@@ -60,6 +68,12 @@ class Verdict:
     evidence: Mapping[str, float]
     thresholds: Thresholds
 
+    def __str__(self) -> str:
+        agree = f"{self.confidence:.0%} of resamples agree"
+        if self.layer is not None:
+            agree += f", {self.layer_confidence:.0%} on layer {self.layer}"
+        return f"{self.mechanism}: {meaning(self.to_dict())} ({agree})"
+
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
 
@@ -69,65 +83,65 @@ class Verdict:
         return cls(**{**record, "thresholds": Thresholds(**record["thresholds"])})
 
 
-def meaning(found: Mapping[str, Any]) -> str:
-    """Of a verdict's mechanism, in words."""
-    return MEANINGS.get(found["mechanism"], str(found["mechanism"])).format(layer=found.get("layer"))
+def meaning(record: Mapping[str, Any]) -> str:
+    """Explain the mechanism of a recorded verdict in a few words."""
+    mechanism = str(record["mechanism"])
+    return MEANINGS.get(mechanism, mechanism).format(layer=record.get("layer"))
 
 
-def needed(layers: int) -> list[str]:
-    """The sites whose cells a verdict reads."""
-    return [f"blocks.{layer}.block_in" for layer in range(1, layers)] + [f"blocks.{layers - 1}.mixer_out"]
+def verdict_sites(layers: int) -> list[str]:
+    """Return the sites that a verdict on so many layers reads."""
+    inputs = [f"blocks.{layer}.block_in" for layer in range(1, layers)]
+    return [*inputs, f"blocks.{layers - 1}.mixer_out"]
 
 
-def judged(grid: Grid, layers: int) -> Verdict | None:
-    """The verdict, if the grid has every cell that it rests on."""
-    cells = {(site, role) for condition, site, role in grid.cells if condition == "restored"}
-    wanted = {(site, role) for site in needed(layers) for role in MEANS}
-    return verdict(grid, layers) if wanted <= cells and grid.corrupted == "key" else None
+def supports_verdict(grid: Grid) -> bool:
+    """Tell if a grid corrupts the key and has every cell that a verdict reads."""
+    return grid.corrupted == "key" and not _missing([grid], grid.layers)
 
 
 def verdict(
     grids: Grid | Sequence[Grid],
-    layers: int,
+    layers: int | None = None,
     thresholds: Thresholds = Thresholds(),  # noqa: B008, it is frozen
 ) -> Verdict:
-    """From the restored cells of `needed` sites at key, value, next_key and query; of one model or of several seeds.
+    """Return the verdict for one grid, or for the grids of several seeds together.
 
-    Resampled are the documents and, if there are several, the seeds.
+    It reads the restored cells of `verdict_sites` at key, value, next_key and query. Documents are
+    resampled, and with several grids the seeds, too. `layers` is the grids' own unless given.
     """
     several = [grids] if isinstance(grids, Grid) else list(grids)
-    _check(several, layers)
-    drawn = np.random.default_rng(len(several)).integers(len(several), size=(RESAMPLES, len(several)))
+    layers = several[0].layers if layers is None else layers
+    if missing := _missing(several, layers):
+        needs = "the verdict needs the restored cell of"
+        raise InvalidInput(f"{needs} {site} at {role}" for site, role in missing)
+    n = len(several)
+    drawn = np.random.default_rng(n).integers(n, size=(RESAMPLES, n))
     gaps = [grid.clean["likelihood"] - grid.corrupt["likelihood"] for grid in several]
-    gap, gap_again = np.mean([g.mean() for g in gaps]), _again([resampled(g) for g in gaps], drawn)
-    mean, again = _mean_shares(several, drawn)
-    here = _classified(float(gap), mean, layers, thresholds)
-    others = [
-        _classified(
-            gap_again[b],
-            {place: values[b] for place, values in again.items() if not np.isnan(values[b])},
-            layers,
-            thresholds,
-        )
-        for b in range(RESAMPLES)
-    ]
-    confidence = float(np.mean([other[0] == here[0] for other in others]))
-    layer_confidence = float(np.mean([other == here for other in others]))
-    sites = needed(layers)
-    evidence = {"clean − corrupt": float(gap)}
-    evidence |= {f"{site} at {role}": value for (site, role), value in mean.items() if site in sites}
-    return Verdict(*here, _convolution(mean, thresholds), confidence, layer_confidence, evidence, thresholds)
+    gap = float(np.mean([x.mean() for x in gaps]))
+    gap_again = _mean_over_seeds([resampled(x) for x in gaps], drawn)
+    mean, mean_again = _mean_shares(several, drawn)
+    answer = _classify(gap, mean, layers, thresholds)
+    answers = []
+    for b in range(RESAMPLES):
+        drawn_shares = {place: x[b] for place, x in mean_again.items() if not np.isnan(x[b])}
+        answers.append(_classify(gap_again[b], drawn_shares, layers, thresholds))
+    confidence = float(np.mean([again[0] == answer[0] for again in answers]))
+    layer_confidence = float(np.mean([again == answer for again in answers]))
+    names, evidence = verdict_sites(layers), {"clean − corrupt": gap}
+    evidence |= {f"{site} at {role}": x for (site, role), x in mean.items() if site in names}
+    convolution = _convolution(mean, thresholds)
+    return Verdict(*answer, convolution, confidence, layer_confidence, evidence, thresholds)
 
 
-def _check(grids: Sequence[Grid], layers: int) -> None:
-    wanted = [(site, role) for site in needed(layers) for role in MEANS]
-    lacking = [place for place in wanted if not all(("restored", *place) in grid.cells for grid in grids)]
-    if lacking:
-        raise InvalidInput(f"a verdict needs what is restored with {site} at {role}" for site, role in lacking)
+def _missing(grids: Sequence[Grid], layers: int) -> list[Place]:
+    """List the sites and roles that some grid lacks for a verdict."""
+    places = [(site, role) for site in verdict_sites(layers) for role in MEANS]
+    return [place for place in places if any(("restored", *place) not in g.cells for g in grids)]
 
 
-def _classified(gap: float, mean: Shares, layers: int, limits: Thresholds) -> tuple[str, int | None, str | None]:
-    """Mechanism, layer and role."""
+def _classify(gap: float, mean: Shares, layers: int, limits: Thresholds) -> Answer:
+    """Return mechanism, layer and role by the rules of docs/verdict.md."""
     if gap < limits.solved or not mean:
         return UNSOLVED, None, None
     if layers == 1:
@@ -143,40 +157,59 @@ def _classified(gap: float, mean: Shares, layers: int, limits: Thresholds) -> tu
 
 
 def _holder(mean: Shares, layer: int, limits: Thresholds) -> str:
-    """Where the information is at a block's input, or that it is in no one place."""
-    here = {role: mean.get((f"blocks.{layer}.block_in", role), 0.0) for role in MEANS}
-    # key and query are two moments of one mechanism: half of it may be read already
-    by_mechanism = {INDUCTION: here["value"], ASSOCIATION: here["next_key"], DIRECT: here["key"] + here["query"]}
+    """Return the role that holds the information at a block's input, or MIXED if no one does."""
+    share = {role: mean.get((f"blocks.{layer}.block_in", role), 0.0) for role in MEANS}
+    by_mechanism = {
+        INDUCTION: share["value"],
+        ASSOCIATION: share["next_key"],
+        # key and query are two moments of one mechanism: half of it may be read already
+        DIRECT: share["key"] + share["query"],
+    }
     *others, most = sorted(by_mechanism, key=lambda mechanism: by_mechanism[mechanism])
-    if by_mechanism[most] < limits.holds or any(by_mechanism[other] >= limits.rival for other in others):
+    rival = any(by_mechanism[other] >= limits.rival for other in others)
+    if by_mechanism[most] < limits.holds or rival:
         return MIXED
-    return max((role for role in MEANS if MEANS[role] == most), key=lambda role: here[role])
+    return max((role for role in MEANS if MEANS[role] == most), key=lambda role: share[role])
 
 
 def _convolution(mean: Shares, limits: Thresholds) -> str | None:
-    """The inner site behind a short convolution, and the role, at which most comes back, unless it is the key's own."""
+    """Name the site behind a short convolution and the role that restore most, if not the key's."""
     inner = {place: share for place, share in mean.items() if place[0].endswith("conv_out")}
     if not inner:
         return None
     (site, role), share = max(inner.items(), key=lambda item: item[1])
-    return f"{site} at {role}" if share >= limits.holds and role in ("value", "next_key") else None
+    joined = share >= limits.holds and role in ("value", "next_key")
+    return f"{site} at {role}" if joined else None
 
 
 def _mean_shares(
-    grids: Sequence[Grid], drawn: ndarray
-) -> tuple[dict[Place, float], dict[Place, Float64[ndarray, " resamples"]]]:
-    """Of every restored cell: over the seeds, and over resamples. A seed that is not solved has no shares; if any is
-    solved, they are those of the solved ones."""
-    each = [{cell[1:]: found for cell, found in shares(grid).items() if cell[0] == "restored"} for grid in grids]
+    grids: Sequence[Grid],
+    drawn: ndarray,
+) -> tuple[dict[Place, float], dict[Place, Resamples]]:
+    """Return the mean share of every restored cell over seeds, and over resamples.
+
+    A seed that is not solved has no shares: the mean is over the solved ones, if there are any.
+    """
+    seeds = []
+    for grid in grids:
+        by_cell = shares(grid).items()
+        seeds.append({cell[1:]: pair for cell, pair in by_cell if cell[0] == "restored"})
     none = np.nan, np.full(RESAMPLES, np.nan)
-    seeds = {place: [one.get(place, none) for one in each] for one in each for place in one}
-    mean = {place: float(np.nanmean([share for share, _ in found])) for place, found in seeds.items()}
-    return mean, {place: _again([means for _, means in found], drawn) for place, found in seeds.items()}
+    mean: dict[Place, float] = {}
+    again: dict[Place, Resamples] = {}
+    for place in dict.fromkeys(place for seed in seeds for place in seed):
+        values, means = zip(*(seed.get(place, none) for seed in seeds), strict=True)
+        mean[place] = float(np.nanmean(values))
+        again[place] = _mean_over_seeds(means, drawn)
+    return mean, again
 
 
-def _again(values: Sequence[Float64[ndarray, " resamples"]], drawn: ndarray) -> Float64[ndarray, " resamples"]:
-    """Resample b of the mean over seeds: seeds drawn again, each with its own documents drawn again. NaN is no seed."""
+def _mean_over_seeds(values: Sequence[Resamples], drawn: ndarray) -> Resamples:
+    """Return resamples of the mean over seeds: seeds are drawn again, and the documents of each.
+
+    A seed that is NaN is left out.
+    """
     again = np.take_along_axis(np.stack(values, axis=1), drawn, axis=1)
-    there = ~np.isnan(again)
-    with np.errstate(invalid="ignore"):  # no seed of a resample has any
-        return np.where(there, again, 0.0).sum(axis=1) / there.sum(axis=1)
+    valid = ~np.isnan(again)
+    with np.errstate(invalid="ignore"):  # a resample may have no valid seed
+        return np.where(valid, again, 0.0).sum(axis=1) / valid.sum(axis=1)

@@ -1,4 +1,4 @@
-"""Whether a model recalls: loss, accuracy and likelihood of the right answer where it is asked; registered metrics."""
+"""The behaviour of a model at its queries: loss, accuracy, likelihood and registered metrics."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,12 +17,13 @@ from mecheval.models.inputs import Batch
 from mecheval.tasks.documents import Documents
 
 BLOCK = 128  # documents of a forward pass
+Which = Bool[ndarray, " n"]
 Columns = Mapping[str, Float64[ndarray, " n"]]
 
 
 @dataclass(frozen=True)
 class Behaviour:
-    """A number for each document: the mean over its queries. `others` are of the metrics that were registered."""
+    """A number for each document: the mean over its queries. `others` holds registered metrics."""
 
     loss: Float64[ndarray, " n"]
     accuracy: Float64[ndarray, " n"]
@@ -30,41 +31,52 @@ class Behaviour:
     others: Columns = field(default_factory=dict)
 
     def means(self) -> dict[str, float]:
-        """Of our own three, which are the curve of a training."""
-        return {name: float(values.mean()) for name, values in self._own.items()}
+        """Return the means of the built-in metrics: a line of the training curve."""
+        return {name: float(values.mean()) for name, values in self._built_in.items()}
 
-    def rows(self, split: str, step: int, which: Bool[ndarray, " n"] | None = None) -> list[Measurement]:
-        """One row for each metric, over all documents or over some; none where there are none."""
-        every = {**self._own, **self.others}
-        chosen = {name: values if which is None else values[which] for name, values in every.items()}
-        return [_row(name, values, split, step) for name, values in chosen.items() if len(values)]
+    def rows(self, split: str, step: int, which: Which | None = None) -> list[Measurement]:
+        """Return one row for each metric over the documents in `which`; none if it is empty."""
+        rows = []
+        for metric, values in {**self._built_in, **self.others}.items():
+            x = values if which is None else values[which]
+            if len(x):
+                rows.append(_row(metric, x, split, step))
+        return rows
 
     @property
-    def _own(self) -> Columns:
+    def _built_in(self) -> Columns:
         return {"loss": self.loss, "accuracy": self.accuracy, "likelihood": self.likelihood}
 
 
 @torch.no_grad()
 def behaviour(model: Model, docs: Documents) -> Behaviour:
+    """Run the model on the documents, a block at a time, and score its answers."""
     device = next(model.parameters()).device
-    blocks = [_behaviour(model, Batch.of(docs[start : start + BLOCK], device)) for start in range(0, len(docs), BLOCK)]
-    whole = {name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]}
-    loss, accuracy, likelihood = (whole.pop(name) for name in ("loss", "accuracy", "likelihood"))
-    return Behaviour(loss, accuracy, likelihood, whole)
+    starts = range(0, len(docs), BLOCK)
+    blocks = [_score(model, Batch.of(docs[start : start + BLOCK], device)) for start in starts]
+    columns = {name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]}
+    loss, accuracy, likelihood = (columns.pop(name) for name in ("loss", "accuracy", "likelihood"))
+    return Behaviour(loss, accuracy, likelihood, columns)
 
 
-def _behaviour(model: Model, batch: Batch) -> Columns:
+def _score(model: Model, batch: Batch) -> Columns:
     logits = model(batch.tokens, batch.at).double()
     loss = F.cross_entropy(logits.transpose(1, 2), batch.answers, reduction="none")
     right = logits.argmax(dim=-1) == batch.answers
-    found = {"loss": loss, "accuracy": right, "likelihood": (-loss).exp()}
+    scores = {"loss": loss, "accuracy": right, "likelihood": (-loss).exp()}
     others = read_registered(logits.flatten(0, 1), batch.answers.flatten())
-    found |= {name: values.view_as(loss) for name, values in others.items()}
-    return {name: values.double().mean(dim=1).cpu().numpy() for name, values in found.items()}
+    scores |= {name: values.view_as(loss) for name, values in others.items()}
+    return {name: values.double().mean(dim=1).cpu().numpy() for name, values in scores.items()}
 
 
-def _row(metric: str, values: Float64[ndarray, " n"], split: str, step: int) -> Measurement:
-    low, high = interval(values)
+def _row(metric: str, x: Float64[ndarray, " n"], split: str, step: int) -> Measurement:
+    low, high = interval(x)
     return Measurement(
-        metric=metric, value=float(values.mean()), n=len(values), low=low, high=high, split=split, step=step
+        metric=metric,
+        value=float(x.mean()),
+        n=len(x),
+        low=low,
+        high=high,
+        split=split,
+        step=step,
     )

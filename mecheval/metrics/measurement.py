@@ -1,4 +1,4 @@
-"""A number and how sure it is: one row with columns, never a name to be taken apart."""
+"""One measured number: a row with columns."""
 
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -12,7 +12,10 @@ Values = dict[str, Float64[ndarray, " n"]]  # by metric, a number for each docum
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
-    """The mean of `metric` over `n` documents with its 95 % interval, in a condition, perhaps at a site and a role."""
+    """The mean of `metric` over `n` documents with its 95 % interval, in one condition.
+
+    In a grid it belongs to a site and a role; `corrupted` is the role that was corrupted.
+    """
 
     metric: str
     condition: str = "clean"

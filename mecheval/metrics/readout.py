@@ -43,7 +43,10 @@ def read_registered(logits: Float[Tensor, "n vocab"], answers: Int64[Tensor, " n
 
 @dataclass(frozen=True)
 class Reader:
-    """Knows the right answers and the clean run's probabilities; of a swap also the corrupted documents' answers."""
+    """Reads logits at the query against the right answers and the clean run's probabilities.
+
+    `others` are the answers of swapped documents, for the metric `counterfactual`.
+    """
 
     answers: Tensor
     p: Tensor
@@ -52,33 +55,35 @@ class Reader:
 
     @classmethod
     def of(cls, clean: Tensor, answers: Answers, others: Answers | None = None) -> "Reader":
-        """`clean` are the logits of the clean run."""
+        """Return the reader of runs that are compared with a clean run's logits."""
         log_p = clean.log_softmax(dim=-1)
-        negative_entropy = (log_p.exp() * log_p).sum(dim=-1)
-        return cls(_ids(answers), log_p.exp(), negative_entropy, None if others is None else _ids(others))
+        p = log_p.exp()
+        negative_entropy = (p * log_p).sum(dim=-1)
+        return cls(_ids(answers), p, negative_entropy, None if others is None else _ids(others))
 
     def read(self, logits: Tensor) -> Values:
+        """Return every metric, a number for each document."""
         log_q = logits.log_softmax(dim=-1)
         kl = self.negative_entropy - (self.p * log_q).sum(dim=-1)
-        if not kl.isfinite().all():  # one number that is none is in its sum
-            raise InterventionError("the model gives logits that are no numbers; nothing can be read off it")
-        found = {
-            "likelihood": _of(log_q, self.answers).double().exp(),
-            # numpy's, for torch's takes ten times as long
+        if not kl.isfinite().all():  # it sums over all logits: one that is not finite shows
+            raise InterventionError("the model's logits are not finite; nothing can be measured")
+        metrics = {
+            "likelihood": _at(log_q, self.answers).double().exp(),
+            # numpy's argmax: torch's takes ten times as long
             "accuracy": torch.from_numpy(logits.numpy(force=True).argmax(axis=-1)) == self.answers,
-            "logit": _of(logits, self.answers),
+            "logit": _at(logits, self.answers),
             "kl": kl,
         }
         if self.others is not None:
-            found["counterfactual"] = _of(log_q, self.others).double().exp()
-        found |= read_registered(logits, self.answers)
-        return {name: value.double().numpy() for name, value in found.items()}
+            metrics["counterfactual"] = _at(log_q, self.others).double().exp()
+        metrics |= read_registered(logits, self.answers)
+        return {name: value.double().numpy() for name, value in metrics.items()}
 
 
 def _ids(answers: Answers) -> Tensor:
     return torch.from_numpy(answers).long()
 
 
-def _of(logits: Tensor, tokens: Tensor) -> Tensor:
-    """What stands at one token in each row."""
+def _at(logits: Tensor, tokens: Tensor) -> Tensor:
+    """Return the entry of one token in each row."""
     return logits.gather(1, tokens[:, None])[:, 0]

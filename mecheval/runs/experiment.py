@@ -19,7 +19,7 @@ from pydantic import Field
 from mecheval.core.errors import InvalidInput
 from mecheval.core.options import REQUIRED, Option, did_you_mean, format_value, options_of, validate
 from mecheval.core.spec import Scalar, Spec, canonical_json, digest
-from mecheval.interventions.config import EvalConfig
+from mecheval.interventions.grid import EvalConfig
 from mecheval.models.config import ModelConfig, build_architecture
 from mecheval.tasks import tasks
 from mecheval.tasks.task import Task

@@ -31,8 +31,7 @@ from mecheval.tasks.corruption import Kind, Role
 from mecheval.tasks.splits import Split
 
 if TYPE_CHECKING:
-    from mecheval.interventions.grid import Grid
-    from mecheval.interventions.options import Condition
+    from mecheval.interventions.grid import Condition, Grid
     from mecheval.interventions.verdict import Verdict
     from mecheval.models.build import Model
 

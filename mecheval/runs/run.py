@@ -24,7 +24,8 @@ from mecheval.core.errors import (
     RunFailed,
     StoreError,
 )
-from mecheval.interventions.grid_eval import judgement, lacking
+from mecheval.interventions.grid import GridOptions
+from mecheval.interventions.grid_eval import evaluate_grid, missing_sites
 from mecheval.interventions.verdict import Verdict
 from mecheval.metrics.behaviour import behaviour
 from mecheval.metrics.measurement import Measurement
@@ -108,7 +109,7 @@ class Session:
         self.emergence: list[dict[str, Any]] = []  # rows of the grids made during training
         task, seed = experiment.task, experiment.seed
         model = build_model(experiment.model, task.vocab_size, seed).to(settings.device)
-        if experiment.eval.grid != "none" and (reason := lacking(model)):
+        if experiment.eval.grid != "none" and (reason := missing_sites(model)):
             logger.warning("%s: %s", experiment.model.architecture, reason)
         self.training = Training.start(model, experiment.train)
         self.batches = Batches(task, seed, experiment.train)
@@ -219,12 +220,12 @@ class Session:
         return [row.to_dict() for row in rows] + earlier + last, verdict
 
     def _grid(self, split: Split) -> tuple[list[Measurement], Verdict | None]:
-        config, step = self.experiment.eval, self.training.step
+        config, task, seed = self.experiment.eval, self.experiment.task, self.experiment.seed
         if config.grid == "none":
             return [], None
-        documents, seed = config.grid_documents, self.experiment.seed
-        task = self.experiment.task
-        return judgement(self.training.model, task, config.grid, documents, seed, step, split)
+        options = GridOptions(site=config.grid, documents=config.grid_documents)
+        result = evaluate_grid(self.training.model, task, options, seed=seed, split=split)
+        return result.rows(self.training.step), result.verdict
 
     def _unseen(self, docs: Documents) -> Bool[ndarray, " n"]:
         """Tell which documents did not occur in training."""

@@ -96,7 +96,8 @@ def _tokens(experiments: Sequence[Experiment]) -> dict[str, int]:
 
 
 def measured(experiment: Experiment) -> Cost:
-    from mecheval.interventions.grid_eval import judgement
+    from mecheval.interventions.grid import GridOptions
+    from mecheval.interventions.grid_eval import evaluate_grid
     from mecheval.metrics.behaviour import behaviour
     from mecheval.models.build import build_model
     from mecheval.training.batches import Batches
@@ -112,7 +113,8 @@ def measured(experiment: Experiment) -> Cost:
     evaluated = _seconds(lambda: behaviour(model, docs))
     if asked.grid == "none":
         return Cost(median(step), evaluated / DOCUMENTS, 0.0)
-    intervened = _seconds(lambda: judgement(model, task, asked.grid, DOCUMENTS, seed, 0))
+    options = GridOptions(site=asked.grid, documents=DOCUMENTS)
+    intervened = _seconds(lambda: evaluate_grid(model, task, options, seed=seed).rows(0))
     return Cost(median(step), evaluated / DOCUMENTS, intervened / DOCUMENTS)
 
 

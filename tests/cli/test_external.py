@@ -110,7 +110,7 @@ def test_a_verdict_that_cannot_be_given_is_one_line_and_the_grid_is_there(file, 
     assert found["verdict"] is None
     asked = ["intervene", found["folder"], "--plugin", "mine.py:Nameless", "--documents", 8]
     grid = answered(capsys, *asked)
-    reason = "a verdict needs sites that are called as ours are, blocks.1.block_in, …; the model has none"
+    reason = "a verdict needs sites named blocks.1.block_in, …; the model has none"
     assert (grid["verdict"], grid["no_verdict"]) == (None, reason)
     assert main([str(word) for word in asked]) == 0
     out = " ".join(capsys.readouterr().out.split())

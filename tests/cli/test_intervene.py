@@ -5,12 +5,12 @@ import re
 
 import numpy as np
 import pytest
-from support import known_models as hand_set
+from support import known_models
 from support.fault_injection import TASKS, small
 
 from mecheval.cli import main
 from mecheval.interventions.interchange import interchange
-from mecheval.interventions.options import MEMORY
+from mecheval.interventions.grid import MEMORY
 from mecheval.interventions.positions import every_position
 from mecheval.runs.finished import Run
 from mecheval.runs.run import run
@@ -24,7 +24,7 @@ METRICS = ["likelihood", "accuracy", "logit", "kl", "share"]
 def induction(tmp_path, monkeypatch):
     """The folder of a run whose model stores each key at its value in layer 0 and finds it in layer 1."""
     experiment = small(task=TASK)
-    monkeypatch.setattr(Run, "load_model", lambda run: hand_set.induction())
+    monkeypatch.setattr(Run, "load_model", lambda run: known_models.induction())
     monkeypatch.setattr(Run, "experiment", experiment)
     monkeypatch.setattr(Run, "outcome", {"steps": 7})
     monkeypatch.setenv("COLUMNS", "120")
@@ -90,7 +90,9 @@ def test_for_programs_every_position_is_a_row_and_the_document_is_beside(inducti
     docs = task.documents(0, "test", 3, 4)
     assert [row["role"] for row in rows] == every_position(docs)
     assert {(row["n"], row["split"], row["corrupted"]) for row in rows} == {(1, "test", "key")}
-    grid = interchange(hand_set.induction(), task, ["blocks.1.block_in"], every_position(docs), start=3, documents=1)
+    grid = interchange(
+        known_models.induction(), task, ["blocks.1.block_in"], every_position(docs), start=3, documents=1
+    )
     assert [row["value"] for row in rows] == [float(values["likelihood"][0]) for values in grid.cells.values()]
 
 
@@ -129,8 +131,8 @@ def test_a_document_that_keeps_its_answer_is_refused_with_those_that_do_not(tree
     captured = capsys.readouterr()
     assert captured.out == ""
     (line,) = captured.err.splitlines()
-    numbers = [int(number) for number in re.findall(r"documents ([\d, ]+) do", line)[0].split(", ")]
-    assert line.startswith(f"error: document={kept} must lose its answer when its key is corrupted; documents ")
+    numbers = [int(number) for number in re.findall(r"one of ([\d, ]+)$", line)[0].split(", ")]
+    assert line.startswith(f"error: document={kept} keeps its answer when its key is corrupted; choose one of ")
     assert set(numbers) & set(range(40)) == {i for i in range(kept - 10, 40) if i < kept + 10 and usable[i]}
     assert main(["intervene", str(trees.folder), "--document", str(numbers[0])]) == 0
     tokens, _ = heat_map(capsys.readouterr().out)
@@ -155,7 +157,7 @@ def test_a_terminal_sees_how_far_it_is(induction, capsys, monkeypatch):
 def test_memory_is_in_megabytes(induction, capsys, monkeypatch):
     asked = []
     monkeypatch.setattr(
-        "mecheval.interventions.interchange.interchange",
+        "mecheval.interventions.grid_eval.interchange",
         lambda *given, memory, **others: asked.append(memory) or interchange(*given, memory=memory, **others),
     )
     found = [shown(capsys, induction, "--documents", 8, *memory) for memory in ((), ("--memory", 3))]

@@ -220,7 +220,7 @@ def test_half_the_memory_stacks_half_as_much_and_gives_the_same(roles, documents
     asked = {"sites": ["blocks.1.block_in", "blocks.1.mixer_out"], "roles": roles, "documents": documents}
     most, whole = largest_batch(model, task, 2**30, **asked)
     assert most >= largest, "all at once"
-    one = module._bytes_of_a_row(model, task.documents(0, "test", 0, 1), asked["sites"])
+    one = module._bytes_per_row(model, task.documents(0, "test", 0, 1), asked["sites"])
     before = most
     for memory in (16 * one, 8 * one, 4 * one):
         rows, parts = largest_batch(model, task, memory, **asked)
@@ -235,7 +235,7 @@ def test_half_the_memory_stacks_half_as_much_and_gives_the_same(roles, documents
 def test_wider_numbers_take_more_memory():
     docs = TASKS["recall"].documents(0, "test", 0, 1)
     single, double = (
-        module._bytes_of_a_row(model_of("mamba", dtype=dtype), docs, ["blocks.0.mixer.state"])
+        module._bytes_per_row(model_of("mamba", dtype=dtype), docs, ["blocks.0.mixer.state"])
         for dtype in (torch.float32, torch.float64)
     )
     assert double == 2 * single
@@ -406,7 +406,7 @@ def test_an_unknown_condition_is_refused_with_the_known_ones():
 
 
 def test_a_task_without_other_answers_is_refused():
-    with pytest.raises(InvalidInput, match="corrupt=key by resample leaves none of 8 documents"):
+    with pytest.raises(InvalidInput, match="corrupt=key by resample changes the answer of none of 8 documents"):
         interchange(random("attention", Recall(pairs=1, vocab=2)), Recall(pairs=1, vocab=2), documents=8)
 
 
@@ -447,14 +447,14 @@ def test_a_site_that_is_not_passed_once_gives_no_number(evasive, passes, monkeyp
 
 def test_a_site_that_is_passed_only_in_a_plain_run_gives_no_number(evasive, monkeypatch):
     """It was recorded, and then the forward pass took another way."""
-    plain = trace._resumed
+    plain = trace._resume
 
     def another_way(*arguments):
         with pytest.MonkeyPatch.context() as inner:
             inner.setattr(Evasive, "passes", 0)
             return plain(*arguments)
 
-    monkeypatch.setattr(trace, "_resumed", another_way)
+    monkeypatch.setattr(trace, "_resume", another_way)
     with pytest.raises(InterventionError, match=r"blocks\.1\.mixer\.inside was hit 0 times"):
         interchange(evasive, TASKS["recall"], ["blocks.1.mixer.inside"], ["key"], documents=4)
 
@@ -462,7 +462,7 @@ def test_a_site_that_is_passed_only_in_a_plain_run_gives_no_number(evasive, monk
 @pytest.mark.parametrize("name", ["embed_out", "blocks.1.block_in", "blocks.0.mlp_out", "blocks.1.mixer.query"])
 def test_a_patch_that_changes_nothing_although_it_should_gives_no_number(name, monkeypatch):
     monkeypatch.setattr(trace, "put", lambda value, at: lambda x, site: x)
-    with pytest.raises(InterventionError, match="changed nothing although"):
+    with pytest.raises(InterventionError, match="had no effect although"):
         interchange(model_of("attention"), TASKS["recall"], [name], ["key"], documents=4)
 
 
@@ -471,7 +471,7 @@ def test_a_patch_that_changes_nothing_although_it_should_gives_no_number(name, m
 def test_a_model_that_gives_no_numbers_gives_no_number(architecture, bad):
     model = random(architecture, TASKS["recall"]).requires_grad_(False)
     model.blocks[1].mixer_out.edits.append(lambda x, site: x * bad)
-    with pytest.raises(InterventionError, match="no numbers"):
+    with pytest.raises(InterventionError, match="not finite"):
         interchange(model, TASKS["recall"], ["blocks.0.block_in"], ["key"], documents=4)
 
 
@@ -479,7 +479,7 @@ def test_one_logit_that_is_no_number_is_enough():
     model = random("attention", TASKS["recall"]).requires_grad_(False)
     for bad in (torch.nan, torch.inf, -torch.inf):
         model.embedding.weight[0, 0] = bad  # the padding, which no short document reads: only its logit is bad
-        with pytest.raises(InterventionError, match="no numbers"):
+        with pytest.raises(InterventionError, match="not finite"):
             interchange(model, Recall(pairs=5, vocab=24), ["blocks.0.block_in"], ["key"], documents=4)
 
 
@@ -491,7 +491,7 @@ def test_a_model_that_breaks_only_where_it_is_patched_gives_no_number():
         seen.append(1)
         return x * (torch.nan if len(seen) > 3 else 1.0)
 
-    with patch(model, {"blocks.1.block_in": late}), pytest.raises(InterventionError, match="no numbers"):
+    with patch(model, {"blocks.1.block_in": late}), pytest.raises(InterventionError, match="not finite"):
         interchange(model, TASKS["recall"], ["blocks.0.block_in"], ["key"], documents=4)
 
 

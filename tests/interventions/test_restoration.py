@@ -3,7 +3,7 @@ import pytest
 from scipy import stats
 
 from mecheval.interventions.grid import Grid
-from mecheval.interventions.restoration import THRESHOLD, rows, shares
+from mecheval.interventions.restoration import THRESHOLD, shares
 from mecheval.metrics.measurement import METRICS
 from mecheval.metrics.statistics import interval
 
@@ -19,7 +19,9 @@ def grid_of(clean, corrupt, cells):
         right = np.where(np.isnan(likelihood), np.nan, (likelihood > 0.5).astype(float))
         return {"likelihood": likelihood, "accuracy": right, "logit": 3 * likelihood, "kl": 1 - likelihood}
 
-    return Grid("key", "test", values(clean), values(corrupt), {cell: values(found) for cell, found in cells.items()})
+    return Grid(
+        "key", "test", values(clean), values(corrupt), {cell: values(found) for cell, found in cells.items()}, 2
+    )
 
 
 def drawn(n, seed=0):
@@ -31,7 +33,7 @@ def drawn(n, seed=0):
 
 
 def share_rows(grid):
-    return {(row.condition, row.site, row.role): row for row in rows(grid, 0) if row.metric == "share"}
+    return {(row.condition, row.site, row.role): row for row in grid.rows() if row.metric == "share"}
 
 
 def test_the_restored_share_is_what_came_back_of_what_was_lost():
@@ -89,7 +91,7 @@ def test_a_cell_whose_own_documents_lost_nothing_has_no_share():
 def test_a_cell_without_documents_has_rows_without_numbers_and_no_share():
     grid = grid_of([1.0, 1.0], [0.0, 0.0], {CELL: [np.nan, np.nan]})
     assert shares(grid) == {}
-    cells = [row for row in rows(grid, 0) if row.site]
+    cells = [row for row in grid.rows() if row.site]
     assert len(cells) == len(METRICS)
     for row in cells:
         assert row.n == 0
@@ -98,7 +100,7 @@ def test_a_cell_without_documents_has_rows_without_numbers_and_no_share():
 
 def test_a_row_says_what_it_is_of():
     grid, found = drawn(30), {}
-    for row in rows(grid, step=7):
+    for row in grid.rows(step=7):
         found[row.metric, row.condition, row.site, row.role] = row
         assert (row.split, row.step, row.n) == ("test", 7, 30)
         assert row.corrupted == "key"
@@ -118,7 +120,7 @@ def test_a_row_says_what_it_is_of():
 
 
 def test_only_the_metrics_asked_for_have_rows():
-    assert {row.metric for row in rows(drawn(8), 0, metrics=["kl"])} == {"kl", "share"}
+    assert {row.metric for row in drawn(8).rows(metrics=["kl"])} == {"kl", "share"}
 
 
 def test_documents_without_the_token_are_left_out_of_a_row():
@@ -127,7 +129,7 @@ def test_documents_without_the_token_are_left_out_of_a_row():
     gone = np.arange(40) % 3 == 0
     for metric in METRICS:
         values[metric][gone] = np.nan
-    for row in rows(grid, 0):
+    for row in grid.rows():
         if (row.condition, row.site, row.role) == CELL:
             assert row.n == 26
             assert np.isfinite([row.value, row.low, row.high]).all()
@@ -153,7 +155,7 @@ def off_scipy(row_of, data_of, statistic):
 @pytest.mark.parametrize("metric", ["likelihood", "logit", "kl"])
 def test_the_interval_of_a_mean_is_that_of_scipys_bootstrap(metric):
     def row_of(n):
-        return next(row for row in rows(drawn(n, seed=n), 0) if (row.metric, row.condition) == (metric, "restored"))
+        return next(row for row in drawn(n, seed=n).rows() if (row.metric, row.condition) == (metric, "restored"))
 
     assert off_scipy(row_of, lambda n: (drawn(n, seed=n).cells[CELL][metric],), np.mean) < 0.1
 
@@ -188,7 +190,7 @@ def test_the_interval_of_a_share_is_that_of_scipys_bootstrap_over_documents(cell
 )
 def test_few_documents_have_rows_too(clean, corrupt, found):
     grid = grid_of(clean, corrupt, {CELL: found, ABLATED: found})
-    given = rows(grid, 0)
+    given = grid.rows()
     assert {row.metric for row in given} == {*METRICS, "share"}
     for row in given:
         assert np.isfinite([row.value, row.low, row.high]).all(), row
@@ -201,7 +203,7 @@ def test_a_share_lies_in_its_interval_whatever_the_documents():
         n = int(rng.integers(1, 30))
         clean, corrupt = rng.random(n), 0.5 * rng.random(n)
         cells = {CELL: rng.random(n), ABLATED: np.where(rng.random(n) < 0.3, np.nan, rng.random(n))}
-        for row in rows(grid_of(clean, corrupt, cells), 0):
+        for row in grid_of(clean, corrupt, cells).rows():
             if row.n:
                 assert row.low - 1e-12 <= row.value <= row.high + 1e-12, (seed, row)
 

@@ -208,8 +208,8 @@ def test_it_does_not_matter_where_blocks_end_nor_how_few_tokens_are_read_again(a
     [("mamba:d_conv=0", 1), ("mamba:d_conv=2", 2), ("mamba", 4), ("delta_net:d_conv=16", 16)],
 )
 def test_as_many_tokens_are_read_again_as_the_convolution_sees(architecture, tokens, monkeypatch):
-    task, lengths, added = tasks.build("recall:pairs=12,vocab=32"), [], module._added
-    monkeypatch.setattr(module, "_added", lambda *inputs: lengths.append(inputs[1].shape[1]) or added(*inputs))
+    task, lengths, added = tasks.build("recall:pairs=12,vocab=32"), [], module._output
+    monkeypatch.setattr(module, "_output", lambda *inputs: lengths.append(inputs[1].shape[1]) or added(*inputs))
     held_pairs(drawn(architecture, task), task, 0, documents=4)
     assert lengths[-1] == tokens
 
@@ -237,8 +237,8 @@ def test_states_are_those_of_each_document_by_itself_after_each_of_its_tokens(ar
     [
         ("mamba", "treecall", {"layer": 0}, "task=Treecall must have documents of several pairs"),
         ("mamba", "recall:pairs=1", {"layer": 0}, "task=Recall must have documents of several pairs"),
-        ("mamba", "recall", {"layer": 2}, "layer=2 must be one of 0, 1: mamba has no state there"),
-        ("attention", "recall", {"layer": 0}, "layer=0 must be in a model with a recurrent state: attention has no"),
+        ("mamba", "recall", {"layer": 2}, "layer=2 of mamba has no recurrent state; choose one of 0, 1"),
+        ("attention", "recall", {"layer": 0}, "layer=0 of attention has no recurrent state; no layer has one"),
         ("mamba", "recall", {"layer": 0, "documents": 3}, "documents=3 must be at least 4"),
     ],
 )
@@ -254,5 +254,5 @@ def test_a_model_that_gives_no_numbers_holds_nothing():
     model = drawn("mamba", task)
     with torch.no_grad():
         model.blocks[0].mixer.D.fill_(torch.nan)
-    with pytest.raises(InterventionError, match="layer 1 has states that are no numbers"):
+    with pytest.raises(InterventionError, match="states of layer 1 are not finite"):
         held_pairs(model, task, 1, documents=4)

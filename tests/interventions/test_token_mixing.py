@@ -8,8 +8,7 @@ from support.task_facts import relative_error
 from torch import nn
 
 from mecheval.core.errors import InterventionError, InvalidInput
-from mecheval.interventions.mixing_rows import rows
-from mecheval.interventions.token_mixing import looks
+from mecheval.interventions.token_mixing import token_mixing
 from mecheval.metrics.statistics import middle, resampled
 from mecheval.models import edits
 from mecheval.models.config import ModelConfig
@@ -143,12 +142,12 @@ def test_a_head_that_looks_at_the_token_before_is_seen_to_do_so():
     roles = ("bos", "key", "value", "next_key", "divider", "query", "value+1", "@0")
     places = (*roles, "value-1", "query-2")
     model = looking_back()
-    found = looks(model, RECALL, documents=50, from_roles=roles, to_roles=places)
+    found = token_mixing(model, RECALL, documents=50, from_roles=roles, to_roles=places)
     docs = RECALL.documents(0, "test", 0, 50)
     where = {name: docs.roles[name] for name in docs.roles}
     where |= {"value+1": where["value"] + 1, "@0": 0 * where["key"], "value-1": where["value"] - 1}
     where |= {"query-2": where["query"] - 2}
-    for row in rows(found):
+    for row in found.rows():
         here, there = where[row.from_role], where[row.to_role]
         aim = np.maximum(here - 1, 0) if row.head == 0 else here
         expected = (there == aim).mean() if row.from_role not in ("bos", "@0") else (there == 0).mean()
@@ -156,7 +155,7 @@ def test_a_head_that_looks_at_the_token_before_is_seen_to_do_so():
         assert row.share == pytest.approx(expected, abs=1e-6), row
         assert (row.layer, row.n) == (0, 50)
         assert row.low - 1e-6 <= row.weight <= row.high + 1e-6
-    assert len(rows(found)) == 2 * len(roles) * len(places)
+    assert len(found.rows()) == 2 * len(roles) * len(places)
     assert found.weights[0].shape == (50, 2, len(roles), len(places))
 
 
@@ -180,9 +179,9 @@ def drawn(architecture, task):
 @every_setting
 def test_what_is_seen_is_what_the_weights_of_each_document_say(architecture, task):
     model, task = drawn(architecture, task)
-    found = looks(model, task, documents=13, seed=3, split="dev", to_roles=("bos", "key", "value+1", "query"))
+    found = token_mixing(model, task, documents=13, seed=3, split="dev", to_roles=("bos", "key", "value+1", "query"))
     docs = task.documents(3, "dev", 0, 13)
-    assert set(found.weights) | set(found.silent) == {0, 1}
+    assert set(found.weights) | set(found.without_weights) == {0, 1}
     for layer in found.weights:
         for i in range(13):
             name = f"blocks.{layer}.mixer_in"
@@ -201,9 +200,9 @@ def test_what_is_seen_is_what_the_weights_of_each_document_say(architecture, tas
 @every_setting
 def test_it_does_not_matter_where_blocks_end_and_nothing_is_left_behind(architecture, task):
     model, task = drawn(architecture, task)
-    whole, again = (looks(model, task, documents=13) for _ in range(2))
+    whole, again = (token_mixing(model, task, documents=13) for _ in range(2))
     for memory in (1, 20_000):
-        parts = looks(model, task, documents=13, memory=memory)
+        parts = token_mixing(model, task, documents=13, memory=memory)
         for layer, weights in whole.weights.items():
             assert np.array_equal(again.weights[layer], weights)
             np.testing.assert_allclose(parts.weights[layer], weights, rtol=1e-9, atol=1e-13)
@@ -213,10 +212,12 @@ def test_it_does_not_matter_where_blocks_end_and_nothing_is_left_behind(architec
 
 def test_rows_are_means_over_the_documents_that_have_both_tokens_and_intervals_those_of_the_means():
     model, task = drawn("delta_net:heads=2", "recall:pairs=4,vocab=16")
-    found = looks(model, task, documents=60, from_roles=("query", "value-3", "query+1"), to_roles=("key", "key-2"))
+    found = token_mixing(
+        model, task, documents=60, from_roles=("query", "value-3", "query+1"), to_roles=("key", "key-2")
+    )
     inside = task.documents(0, "test", 0, 60).roles["value"] >= 3
     assert 0 < inside.sum() < 60
-    by_name = {(row.layer, row.head, row.from_role, row.to_role): row for row in rows(found)}
+    by_name = {(row.layer, row.head, row.from_role, row.to_role): row for row in found.rows()}
     assert {key[2] for key in by_name} == {"query", "value-3"}
     for (layer, head, start, end), row in by_name.items():
         i, j = found.from_roles.index(start), found.to_roles.index(end)
@@ -231,15 +232,15 @@ def test_rows_are_means_over_the_documents_that_have_both_tokens_and_intervals_t
 
 def test_layers_whose_mixers_do_not_say_where_they_look_are_left_out_and_said():
     model, task = drawn("based", "recall:pairs=4,vocab=16")
-    found = looks(model, task, documents=5)
-    assert found.silent == (0,)
-    assert {row.layer for row in rows(found)} == {1}
+    found = token_mixing(model, task, documents=5)
+    assert found.without_weights == (0,)
+    assert {row.layer for row in found.rows()} == {1}
 
 
 @pytest.mark.parametrize(
     ("architecture", "options", "line"),
     [
-        ("hyena", {}, "architecture=hyena must have a mixer that says where it looks"),
+        ("hyena", {}, "architecture=hyena has no mixer that defines `mixing`"),
         ("attention", {"documents": 0}, "documents=0"),
         ("attention", {"to_roles": ()}, "to_roles=() must not be empty"),
         ("attention", {"from_roles": ("qeury",)}, "did you mean 'query'?"),
@@ -248,7 +249,7 @@ def test_layers_whose_mixers_do_not_say_where_they_look_are_left_out_and_said():
 def test_what_cannot_be_meant_is_refused(architecture, options, line):
     model, task = drawn(architecture, "recall:pairs=4,vocab=16")
     with pytest.raises(InvalidInput) as error:
-        looks(model, task, **options)
+        token_mixing(model, task, **options)
     assert line in str(error.value)
 
 
@@ -256,5 +257,5 @@ def test_a_model_that_gives_no_numbers_has_no_looks():
     model, task = drawn("attention", "recall:pairs=4,vocab=16")
     with torch.no_grad():
         model.blocks[1].mixer.qkv_proj.weight[0, 0] = torch.nan
-    with pytest.raises(InterventionError, match="layer 1 has mixing weights that are no numbers"):
-        looks(model, task, documents=4)
+    with pytest.raises(InterventionError, match="mixing weights of layer 1 are not finite"):
+        token_mixing(model, task, documents=4)

@@ -1,10 +1,12 @@
 """The verdict on models whose mechanism is known, on models that have none, and on shares given as numbers."""
 
+import json
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
 import pytest
-from support import known_models as hand_set
+from support import known_models
 from support.known_models import TASK, Known
 
 from mecheval.core.errors import InvalidInput
@@ -18,28 +20,29 @@ from mecheval.interventions.verdict import (
     MIXED,
     UNSOLVED,
     Thresholds,
-    _classified,
-    judged,
-    needed,
+    Verdict,
+    _classify,
+    supports_verdict,
     verdict,
+    verdict_sites,
 )
 from mecheval.metrics.statistics import RESAMPLES
 from mecheval.models.site import sites
 from mecheval.tasks.recall import Recall
 
 INDUCED = {
-    "attention": hand_set.induction,
-    "attention, by layers 0 and 1 of 3": partial(hand_set.induction, layers=3, stores=0, finds=1),
-    "attention, by layers 0 and 2 of 3": partial(hand_set.induction, layers=3, stores=0, finds=2),
-    "attention, by layers 1 and 2 of 3": partial(hand_set.induction, layers=3, stores=1, finds=2),
-    "based, by its convolution": partial(hand_set.by_short_convolution, role="value"),
+    "attention": known_models.induction,
+    "attention, by layers 0 and 1 of 3": partial(known_models.induction, layers=3, stores=0, finds=1),
+    "attention, by layers 0 and 2 of 3": partial(known_models.induction, layers=3, stores=0, finds=2),
+    "attention, by layers 1 and 2 of 3": partial(known_models.induction, layers=3, stores=1, finds=2),
+    "based, by its convolution": partial(known_models.by_short_convolution, role="value"),
 }
 RETRIEVED = {
-    f"delta_net, in layer {layer} of {layers}": partial(hand_set.direct_by_delta_rule, layer=layer, layers=layers)
+    f"delta_net, in layer {layer} of {layers}": partial(known_models.direct_by_delta_rule, layer=layer, layers=layers)
     for layer, layers in ((0, 1), (0, 2), (1, 2), (1, 3))
 }
 RETRIEVED |= {
-    f"mamba, in layer {layer}, {role}": partial(hand_set.direct_by_state_space, layer=layer, role=role)
+    f"mamba, in layer {layer}, {role}": partial(known_models.direct_by_state_space, layer=layer, role=role)
     for layer in (0, 1)
     for role in ("value", "next_key")
 }
@@ -47,10 +50,10 @@ SOLVED = {
     **{name: (model, (INDUCTION, int("2 of 3" in name) + 1, "value")) for name, model in INDUCED.items()},
     **{name: (model, (DIRECT, model.keywords["layer"], "key")) for name, model in RETRIEVED.items()},
     "based, at the next key": (
-        partial(hand_set.by_short_convolution, role="next_key"),
+        partial(known_models.by_short_convolution, role="next_key"),
         (ASSOCIATION, 1, "next_key"),
     ),
-    "half and half": (hand_set.half_induction_half_direct, (MIXED, None, None)),
+    "half and half": (known_models.half_induction_half_direct, (MIXED, None, None)),
 }
 ROLES = ("key", "value", "next_key", "query")
 ARCHITECTURES = ["attention", "base_conv", "based", "delta_net", "h3:d_state=8", "hyena", "mamba"]
@@ -58,7 +61,7 @@ ARCHITECTURES = ["attention", "base_conv", "based", "delta_net", "h3:d_state=8",
 
 def grid_for(model, task=TASK, documents=64, seed=0):
     convolved = [name for name in sites(model) if name.endswith("conv_out")]
-    return interchange(model, task, needed(len(model.blocks)) + convolved, documents=documents, seed=seed)
+    return interchange(model, task, verdict_sites(len(model.blocks)) + convolved, documents=documents, seed=seed)
 
 
 @pytest.mark.parametrize(("model", "expected"), SOLVED.values(), ids=SOLVED.keys())
@@ -76,13 +79,13 @@ def test_the_verdict_is_what_was_built_in(model, expected):
 @pytest.mark.parametrize(
     ("model", "convolution"),
     [
-        (partial(hand_set.direct_by_state_space, layer=0, role="value"), "blocks.0.mixer.conv_out at value"),
-        (partial(hand_set.direct_by_state_space, layer=0, role="next_key"), "blocks.0.mixer.conv_out at next_key"),
-        (partial(hand_set.direct_by_state_space, layer=1, role="value"), "blocks.1.mixer.conv_out at value"),
-        (partial(hand_set.direct_by_delta_rule, layer=1), "blocks.1.mixer.k_conv_out at value"),
-        (partial(hand_set.by_short_convolution, role="value"), "blocks.0.mixer.conv_out at value"),
-        (partial(hand_set.by_short_convolution, role="next_key"), "blocks.0.mixer.conv_out at next_key"),
-        (hand_set.induction, None),
+        (partial(known_models.direct_by_state_space, layer=0, role="value"), "blocks.0.mixer.conv_out at value"),
+        (partial(known_models.direct_by_state_space, layer=0, role="next_key"), "blocks.0.mixer.conv_out at next_key"),
+        (partial(known_models.direct_by_state_space, layer=1, role="value"), "blocks.1.mixer.conv_out at value"),
+        (partial(known_models.direct_by_delta_rule, layer=1), "blocks.1.mixer.k_conv_out at value"),
+        (partial(known_models.by_short_convolution, role="value"), "blocks.0.mixer.conv_out at value"),
+        (partial(known_models.by_short_convolution, role="next_key"), "blocks.0.mixer.conv_out at next_key"),
+        (known_models.induction, None),
     ],
 )
 def test_the_verdict_says_which_convolution_brought_key_and_value_together(model, convolution):
@@ -92,10 +95,10 @@ def test_the_verdict_says_which_convolution_brought_key_and_value_together(model
 @pytest.mark.parametrize(
     ("model", "task", "accuracy"),
     [
-        (hand_set.memoriser, Known(pairs=4, vocab=16), 1.0),
-        (hand_set.uniform, TASK, 0.0),
-        (hand_set.copies_the_last_value, TASK, 0.25),
-        *((partial(hand_set.random, name), TASK, None) for name in ARCHITECTURES),
+        (known_models.memoriser, Known(pairs=4, vocab=16), 1.0),
+        (known_models.uniform, TASK, 0.0),
+        (known_models.copies_the_last_value, TASK, 0.25),
+        *((partial(known_models.random, name), TASK, None) for name in ARCHITECTURES),
     ],
     ids=["memoriser", "uniform", "copies the last value", *(f"random {name}" for name in ARCHITECTURES)],
 )
@@ -112,8 +115,8 @@ def test_a_mechanism_is_claimed_for_at_most_5_of_100_untrained_models():
     claimed = []
     for seed in range(100):
         name, task, linear = ARCHITECTURES[seed % 7], tasks[seed // 2 % 2], (1.0, 10.0, 30.0)[seed % 3]
-        model = hand_set.random(name, task, layers=1 + seed % 2, seed=seed, linear=linear)
-        grid = interchange(model, task, needed(len(model.blocks)), ROLES, documents=16, seed=seed)
+        model = known_models.random(name, task, layers=1 + seed % 2, seed=seed, linear=linear)
+        grid = interchange(model, task, verdict_sites(len(model.blocks)), ROLES, documents=16, seed=seed)
         if verdict(grid, len(model.blocks)).mechanism != UNSOLVED:
             claimed.append((seed, name))
     assert len(claimed) <= 5, claimed
@@ -124,12 +127,12 @@ def grid_of(n=200, seed=0, lost=0.8, layers=2, noise=0.1, **held):
     rng = np.random.default_rng(seed)
     clean, corrupt = lost + 0.1 * rng.random(n), 0.1 * rng.random(n)
     cells = {}
-    for site in needed(layers):
+    for site in verdict_sites(layers):
         for role in ROLES:
             share = held.get(f"{role}_{site.split('.')[1]}", held.get(role, 0.0))
             likelihood = corrupt + (clean - corrupt) * share + noise * rng.normal(size=n)
             cells["restored", site, role] = {"likelihood": likelihood}
-    return Grid("key", "test", {"likelihood": clean}, {"likelihood": corrupt}, cells)
+    return Grid("key", "test", {"likelihood": clean}, {"likelihood": corrupt}, cells, layers)
 
 
 def answer(grids, layers=2, **limits):
@@ -184,7 +187,7 @@ def test_the_published_shares_give_the_published_mechanisms(value, query, key, e
     """ATR at d = 256, at the input of layer 1: paper §5.2."""
     site = "blocks.1.block_in"
     mean = {(site, "value"): value, (site, "query"): query, (site, "key"): key}
-    assert _classified(0.9, mean, 2, Thresholds())[0] == expected
+    assert _classify(0.9, mean, 2, Thresholds())[0] == expected
 
 
 def test_thresholds_are_arguments_and_change_the_answer():
@@ -290,7 +293,9 @@ def test_few_documents_have_a_verdict(n):
 def test_real_models_of_several_seeds():
     """A memoriser and an induction head: the mean of both has lost half."""
     known = Known(pairs=4, vocab=16)
-    grids = [grid_for(model(), known) for model in (hand_set.induction, hand_set.memoriser, hand_set.induction)]
+    grids = [
+        grid_for(model(), known) for model in (known_models.induction, known_models.memoriser, known_models.induction)
+    ]
     found = verdict(grids, 2)
     assert found.mechanism == INDUCTION
     assert found.confidence == pytest.approx(26 / 27, abs=0.03)
@@ -306,11 +311,36 @@ def test_a_grid_without_the_cells_of_a_verdict_is_refused():
     ablated = grid_of(value=1.0)
     cells = {("ablated", *cell[1:]): values for cell, values in ablated.cells.items()}
     with pytest.raises(InvalidInput, match="restored"):
-        verdict(Grid("key", "test", ablated.clean, ablated.corrupt, cells), 2)
+        verdict(replace(ablated, cells=cells))
 
 
-def test_a_grid_is_judged_if_it_can_be():
+def test_a_grid_supports_a_verdict_if_it_has_the_cells_and_corrupts_the_key():
     grid = grid_of(value=1.0)
-    assert judged(grid, 2) == verdict(grid, 2)
-    assert judged(grid, 3) is None
-    assert judged(Grid("value", "test", grid.clean, grid.corrupt, grid.cells), 2) is None, "the key was not corrupted"
+    assert supports_verdict(grid)
+    assert not supports_verdict(replace(grid, layers=3))
+    assert not supports_verdict(replace(grid, corrupted="value"))
+
+
+def test_a_grid_knows_its_layers():
+    grid = grid_of(value=0.65, key=0.3, layers=3)
+    assert grid.verdict() == verdict(grid) == verdict([grid], layers=3)
+    limits = Thresholds(holds=0.7)
+    assert grid.verdict(limits) == verdict(grid, 3, limits) != grid.verdict()
+    with pytest.raises(InvalidInput, match=r"blocks\.3\.block_in at value"):
+        replace(grid, layers=4).verdict()
+    for layers in (1, 2, 3):
+        model = known_models.random("attention", layers=layers)
+        assert grid_for(model, documents=8).layers == layers
+
+
+def test_a_verdict_prints_as_a_sentence_with_its_confidence_and_layer():
+    found = replace(grid_of(value=1.0).verdict(), confidence=0.974, layer_confidence=0.9)
+    meaning = "stores each key with its value as it reads; layer 1 looks the pair up later"
+    assert str(found) == f"induction: {meaning} (97% of resamples agree, 90% on layer 1)"
+    unsolved = "unsolved: has not learned to answer by looking at the key (100% of resamples agree)"
+    assert str(grid_of(value=1.0, lost=0.0).verdict()) == unsolved
+
+
+def test_a_verdict_comes_back_from_its_record():
+    found = grid_of(value=0.6, key=0.3).verdict(Thresholds(holds=0.55))
+    assert Verdict.from_dict(json.loads(json.dumps(found.to_dict()))) == found

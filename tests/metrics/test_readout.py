@@ -6,7 +6,6 @@ import torch
 
 from mecheval.core.errors import CheckFailed, InvalidInput
 from mecheval.interventions.interchange import interchange
-from mecheval.interventions.restoration import rows
 from mecheval.metrics import readout as scores
 from mecheval.metrics.behaviour import behaviour
 from mecheval.metrics.readout import register_metric
@@ -58,7 +57,7 @@ def test_every_cell_of_a_grid_has_it():
     register_metric("likelihood_again")(lambda logits, answers: logits.softmax(1).gather(1, answers[:, None])[:, 0])
     model, task = drawn()
     grid = interchange(model, task, ["blocks.1.block_in"], ["key", "query"], documents=20)
-    found = {(row.metric, row.condition, row.role): row.value for row in rows(grid, step=0)}
+    found = {(row.metric, row.condition, row.role): row.value for row in grid.rows()}
     for condition, role in (("clean", None), ("corrupt", None), ("restored", "key"), ("restored", "query")):
         assert found["likelihood_again", condition, role] == pytest.approx(
             found["likelihood", condition, role], rel=1e-5

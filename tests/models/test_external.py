@@ -5,17 +5,17 @@ import logging
 
 import pytest
 import torch
-from support import known_models as hand_set
+from support import known_models
 from support.fault_injection import Reaper, Stopped, result, small
 from torch import nn
 
 from mecheval.core.errors import InterventionError, InvalidInput
-from mecheval.interventions.grid import layer_of, layers_of
-from mecheval.interventions.grid_eval import judgement, lacking
+from mecheval.interventions.grid import GridOptions, layer_of, layers_of
+from mecheval.interventions.grid_eval import evaluate_grid, missing_sites
 from mecheval.interventions.interchange import interchange, stream_sites
 from mecheval.interventions.states import held_pairs, states
-from mecheval.interventions.token_mixing import looks
-from mecheval.interventions.verdict import judged, verdict
+from mecheval.interventions.token_mixing import token_mixing
+from mecheval.interventions.verdict import supports_verdict, verdict
 from mecheval.models.build import build_model
 from mecheval.models.config import ModelConfig
 from mecheval.models.cost import describe_model
@@ -95,7 +95,7 @@ def mapped(model):
 @pytest.mark.parametrize("architecture", ["attention", "based", "mamba"])
 @pytest.mark.parametrize("condition", ["restored", "ablated", "control"])
 def test_ours_as_a_strangers_gives_the_same_grid(architecture, condition):
-    ours = hand_set.random(architecture, TASK, dtype=torch.float64)
+    ours = known_models.random(architecture, TASK, dtype=torch.float64)
     asked = {"sites": [*stream_sites(ours), "final_in"], "conditions": [condition], "documents": 12}
     native, foreign = (interchange(model, TASK, **asked) for model in (ours, mapped(ours)))
     assert native.cells.keys() == foreign.cells.keys()
@@ -111,22 +111,23 @@ def test_ours_as_a_strangers_gives_the_same_grid(architecture, condition):
 
 
 def test_the_verdict_on_ours_as_a_strangers_is_the_same():
-    ours = hand_set.induction()
-    task = hand_set.TASK
+    ours = known_models.induction()
+    task = known_models.TASK
     native = verdict(interchange(ours, task, documents=32), 2)
     model = mapped(ours)
-    found, said = judgement(model, task, "short", 32, seed=0, step=7)
-    assert {row.site for row in found} == {None, "blocks.1.block_in", "blocks.1.mixer_out"}
+    result = evaluate_grid(model, task, GridOptions(site="short", documents=32))
+    said = result.verdict
+    assert {row.site for row in result.rows(7)} == {None, "blocks.1.block_in", "blocks.1.mixer_out"}
     assert (said.mechanism, said.layer, said.role, said.confidence) == ("induction", 1, "value", 1.0)
     assert said.mechanism == native.mechanism
     assert said.evidence["blocks.1.block_in at value"] == pytest.approx(
         native.evidence["blocks.1.block_in at value"], abs=0.05
     )
-    assert lacking(model) is None
+    assert missing_sites(model) is None
 
 
 def test_sites_that_a_module_has_are_known_by_their_own_names():
-    ours = hand_set.random("mamba", TASK)
+    ours = known_models.random("mamba", TASK)
     model = Foreign(ours)
     assert list(sites(model)) == list(sites(ours))
     assert model.takes_at
@@ -290,7 +291,7 @@ def test_without_our_names_there_are_rows_and_it_is_said_what_a_verdict_lacks(ca
     with caplog.at_level(logging.WARNING, "mecheval"):
         found = run(small(architecture="small", train_steps=2), tmp_path)
     assert [record.message for record in caplog.records] == [
-        "small: a verdict needs sites that are called as ours are, blocks.1.block_in, …; the model has none"
+        "small: a verdict needs sites named blocks.1.block_in, …; the model has none"
     ]
     assert {(row["site"], row["layer"]) for row in found.row_records if row["site"]} == {
         ("memory", None),
@@ -299,10 +300,12 @@ def test_without_our_names_there_are_rows_and_it_is_said_what_a_verdict_lacks(ca
     assert found.verdict is None
     monkeypatch.setattr(Small, "sites", {"blocks.1.block_in": "output of stream"})
     model = build_model(ModelConfig(architecture="small"), VOCAB)
-    assert lacking(model) == "a verdict needs the sites blocks.1.mixer_out; the model does not have them"
-    assert judged(interchange(model, TASK, documents=8), layers_of(sites(model))) is None
+    assert missing_sites(model) == "a verdict needs the sites blocks.1.mixer_out; the model does not have them"
+    assert not supports_verdict(interchange(model, TASK, documents=8))
     monkeypatch.setattr(Small, "sites", {})
-    assert judgement(build_model(ModelConfig(architecture="small"), VOCAB), TASK, "short", 8, 0, 0) == ([], None)
+    model = build_model(ModelConfig(architecture="small"), VOCAB)
+    result = evaluate_grid(model, TASK, GridOptions(site="short", documents=8))
+    assert (result.grid, result.verdict, result.rows(0)) == (None, None, [])
 
 
 def test_layers_are_counted_by_names():
@@ -372,7 +375,7 @@ def test_its_costs_are_counted_without_embedding_and_head(module):
 def test_what_only_our_blocks_can_say_is_refused(module):
     model = Foreign(module)
     for ask in (
-        lambda: looks(model, TASK, documents=4),
+        lambda: token_mixing(model, TASK, documents=4),
         lambda: held_pairs(model, TASK, 0),
         lambda: states(model, TASK.documents(0, "test", 0, 4), 0),
     ):

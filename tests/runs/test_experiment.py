@@ -6,7 +6,7 @@ import pytest
 
 from mecheval.core.errors import InvalidInput
 from mecheval.core.options import validate
-from mecheval.interventions.config import EvalConfig
+from mecheval.interventions.grid import EvalConfig
 from mecheval.models.config import ModelConfig
 from mecheval.runs.experiment import Experiment, Settings, fields_of
 from mecheval.tasks.recall import Recall

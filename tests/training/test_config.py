@@ -2,7 +2,7 @@ import pytest
 
 from mecheval.core.errors import InvalidInput
 from mecheval.core.options import validate
-from mecheval.interventions.config import EvalConfig
+from mecheval.interventions.grid import EvalConfig
 from mecheval.training.config import TrainConfig
 
 
