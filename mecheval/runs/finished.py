@@ -40,7 +40,7 @@ PARTIAL = ".partial"
 NEEDED = ("experiment.json", "provenance.json", "status.json", "curve.jsonl", "rows.jsonl")
 NAME = re.compile(r"[a-z_]+\.(json|jsonl|safetensors)")  # no file name leads out of the folder
 COLUMNS = {column.name for column in fields(Measurement)}
-SUMMARY = "key status reason folder steps metrics verdict restored emerged".split()
+ORDER = ("key", "status", "reason", "folder", "steps", "metrics", "verdict", "restored", "emerged")
 RESTORED_METRICS = ("likelihood", "share")  # in the summary of a grid
 Record = dict[str, Any]
 Parse = Callable[[bytes, str], list[Record]]
@@ -73,13 +73,9 @@ class Run:
     @cached_property
     def rows(self) -> list[Measurement]:
         """Every measurement of the run."""
-        try:
-            if any(record.keys() != COLUMNS for record in self.row_records):
-                raise TypeError
-            return [Measurement(**record) for record in self.row_records]
-        except TypeError as error:
-            message = f"{self.folder} is damaged: rows.jsonl is not what was written"
-            raise StoreError(message) from error
+        if any(record.keys() != COLUMNS for record in self.row_records):
+            raise self._damaged("rows.jsonl is not what was written")
+        return [Measurement(**record) for record in self.row_records]
 
     @cached_property
     def verdict(self) -> "Verdict | None":
@@ -122,9 +118,8 @@ class Run:
         try:
             model.load_state_dict(unpack_tensors(content))
         except (Damaged, RuntimeError) as error:
-            architecture = experiment.model.architecture
-            problem = f"its weights are not those of {architecture}: {error}"
-            raise StoreError(f"{self.folder} is damaged: {problem}") from error
+            name = experiment.model.architecture
+            raise self._damaged(f"its weights are not those of {name}: {error}") from error
         return model
 
     def intervene(
@@ -177,12 +172,11 @@ class Run:
             try:
                 values["metrics"], values["restored"] = self._by_split(), self._by_site()
             except (KeyError, TypeError) as error:
-                message = f"{self.folder} is damaged: rows.jsonl is not what was written"
-                raise StoreError(message) from error
+                raise self._damaged("rows.jsonl is not what was written") from error
             values["verdict"] = self.verdict_record
         if self.emerged:
             values["emerged"] = self.emerged
-        return {name: values[name] for name in SUMMARY if name in values}
+        return {name: values[name] for name in ORDER if name in values}
 
     def verify(self) -> None:
         """Compare every file with its checksum."""
@@ -223,6 +217,9 @@ class Run:
         except Damaged as error:
             raise StoreError(f"{self.folder} is not a complete run: {error}") from error
 
+    def _damaged(self, problem: object) -> StoreError:
+        return StoreError(f"{self.folder} is damaged: {problem}")
+
     def _read(self, name: str) -> bytes:
         try:
             if name not in self._checksums or not NAME.fullmatch(name):
@@ -231,7 +228,7 @@ class Run:
             if sha256(content) != self._checksums[name]:
                 raise Damaged(f"{name} does not match its checksum")
         except Damaged as error:
-            raise StoreError(f"{self.folder} is damaged: {error}") from error
+            raise self._damaged(error) from error
         return content
 
     def _read_json(self, name: str, *needed: str) -> Record:
@@ -249,7 +246,7 @@ class Run:
                 if missing := [field for field in needed if field not in record]:
                     raise Damaged(f"{name} has no {', '.join(missing)}")
         except Damaged as error:
-            raise StoreError(f"{self.folder} is damaged: {error}") from error
+            raise self._damaged(error) from error
         return records
 
 

@@ -16,6 +16,7 @@ from mecheval.runs.finished import CHECKSUMS, NAME, PARTIAL, Run
 
 ERROR, PROGRESS = "error.json", "progress.json"
 FAILED = ("error", "killed", "timeout")
+Record = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ class PendingRun:
             return None
         return self._rename()
 
-    def begin(self, experiment: Mapping[str, Any], made_by: Mapping[str, Any]) -> None:
+    def begin(self, experiment: Record, made_by: Record) -> None:
         """Write what the folder is for, or refuse one that is for something else."""
         for name, record in (("experiment.json", experiment), ("made_by.json", made_by)):
             path = self.folder / name
@@ -78,17 +79,11 @@ class PendingRun:
         except OSError as error:
             raise StoreError(f"{self.folder} cannot be used: {error.strerror}") from error
 
-    def record_error(self, error: Mapping[str, Any]) -> None:
+    def record_error(self, error: Record) -> None:
         """Keep the error that ended this attempt; rerun the same command to try again."""
         write_json(self.folder / ERROR, error)
 
-    def fail(
-        self,
-        experiment: Mapping[str, Any],
-        made_by: Mapping[str, Any],
-        status: str,
-        reason: str,
-    ) -> None:
+    def fail(self, experiment: Record, made_by: Record, status: str, reason: str) -> None:
         """Record why there is no run, for a process that could not do so itself."""
         with self.claim():
             if not self.finished:
@@ -111,8 +106,8 @@ class PendingRun:
 
     def finish(
         self,
-        records: Mapping[str, Mapping[str, Any]],
-        tables: Mapping[str, Sequence[Mapping[str, Any]]],
+        records: Mapping[str, Record],
+        tables: Mapping[str, Sequence[Record]],
         files: Mapping[str, bytes],
     ) -> Run:
         """Write everything that is kept, then rename the folder."""
@@ -149,7 +144,7 @@ class PendingRun:
         return Run(self.final)
 
 
-def check_same(folder: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+def check_same(folder: Path, before: Record, now: Record) -> None:
     """Raise StoreError if a folder's experiment or `made_by` differs from the one at hand."""
     differences = []
     for name in sorted({*before, *now}):

@@ -16,27 +16,18 @@ from jaxtyping import Bool
 from numpy import ndarray
 from torch import Tensor
 
-from mecheval.core.errors import (
-    CheckFailed,
-    Interrupted,
-    InvalidInput,
-    MechevalError,
-    RunFailed,
-    StoreError,
-)
+from mecheval.core.errors import Interrupted, MechevalError, RunFailed, StoreError
 from mecheval.interventions.grid import GridOptions
 from mecheval.interventions.grid_eval import evaluate_grid, missing_sites
 from mecheval.interventions.verdict import Verdict
 from mecheval.metrics.behaviour import behaviour
 from mecheval.metrics.measurement import Measurement
-from mecheval.models.build import build_model
-from mecheval.models.check import check_architecture
-from mecheval.models.check_model import check_whole
+from mecheval.models.build import Model, build_model
 from mecheval.runs.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from mecheval.runs.experiment import Experiment, Settings
 from mecheval.runs.files import pack_tensors
 from mecheval.runs.finished import Run
-from mecheval.runs.fit import prepared
+from mecheval.runs.fit import check_third_party, prepared
 from mecheval.runs.pending import PendingRun, check_same
 from mecheval.runs.provenance import Clock, made_by, provenance, timestamp
 from mecheval.runs.signals import on_stop
@@ -77,7 +68,7 @@ def run(
     if finished := pending.finished:
         return _check_finished(finished, experiment, made)
     with prepared(settings):
-        _check_third_party(experiment)
+        check_third_party(experiment)
         with pending.claim():
             if finished := pending.finished or pending.recover():
                 return _check_finished(finished, experiment, made)
@@ -164,60 +155,52 @@ class Session:
 
     def _train(self) -> None:
         """Train to the end or to a stop signal; save on the way and at the end."""
-        training, config = self.training, self.experiment.eval
-        dev = self._documents("dev")
-        steps = train(
-            training,
-            self.experiment.train,
-            self.batches,
-            lambda model: behaviour(model, dev).means(),
-            config.every,
-        )
-        saved = time.monotonic()
-        signals: list[int] = []
+        training, config, dev = self.training, self.experiment.eval, self._documents("dev")
+        every, batches = config.every, self.batches
+
+        def evaluate(model: Model) -> Row:
+            return behaviour(model, dev).means()
+
+        saved, signals = time.monotonic(), list[int]()
         with on_stop(signals.append):
-            for row in steps:
+            for row in train(training, self.experiment.train, batches, evaluate, every):
                 if row and config.grid_every and len(training.curve) % config.grid_every == 0:
                     self.emergence += [cell.to_dict() for cell in self._grid("dev")[0]]
                 for watcher in self.watchers:
                     watcher.log(training.step, training.loss, row)
                 if signals or time.monotonic() - saved >= self.settings.save_every:
-                    self._save()
+                    save_checkpoint(self.pending.checkpoints, self.checkpoint)
                     saved = time.monotonic()
                 if signals:
                     stopped = f"stopped at step {training.step} of {self.experiment.train.total}"
                     rerun = "rerun the same command to resume"
                     raise Interrupted(f"{stopped}; {self.pending.folder} is saved, {rerun}")
-            self._save()
+            save_checkpoint(self.pending.checkpoints, self.checkpoint)
 
-    def _save(self) -> None:
+    @property
+    def checkpoint(self) -> Checkpoint:
+        """Everything that a process needs to resume here."""
         numbers = {**self.training.numbers(), "clock": self.clock.read(), "started": self.started}
-        numbers["emergence"] = self.emergence
-        checkpoint = Checkpoint(self.training.tensors(), numbers)
-        save_checkpoint(self.pending.checkpoints, checkpoint)
+        return Checkpoint(self.training.tensors(), {**numbers, "emergence": self.emergence})
 
     def _measure(self) -> tuple[list[dict[str, Any]], Verdict | None]:
         """Measure dev, test and the unseen documents of test, then the grids and the verdict."""
-        model, step = self.training.model, self.training.step
-        rows: list[Measurement] = []
+        step, rows, verdict = self.training.step, list[Measurement](), None
         for split in ("dev", "test"):
             docs = self._documents(split)
-            scores = behaviour(model, docs)
+            scores = behaviour(self.training.model, docs)
             if not math.isfinite(scores.loss.sum()):
                 raise Diverged(step, f"{split}_loss is {scores.loss.mean()}")
             rows += scores.rows(split, step)
-            if split == "test":
-                rows += scores.rows("test_unseen", step, self._unseen(docs))
-        grid: list[Measurement] = []
-        verdict = None
+        rows += scores.rows("test_unseen", step, self._unseen(docs))
         splits = SPLITS[self.experiment.eval.grid_split]
-        for split in splits:
-            cells, verdict = self._grid(split)
-            grid += cells
         # the last grid on dev may repeat one that was made during training
         earlier = [row for row in self.emergence if "dev" not in splits or row["step"] < step]
-        last = [row.to_dict() for row in grid]
-        return [row.to_dict() for row in rows] + earlier + last, verdict
+        records = [row.to_dict() for row in rows] + earlier
+        for split in splits:
+            cells, verdict = self._grid(split)
+            records += [cell.to_dict() for cell in cells]
+        return records, verdict
 
     def _grid(self, split: Split) -> tuple[list[Measurement], Verdict | None]:
         config, task, seed = self.experiment.eval, self.experiment.task, self.experiment.seed
@@ -245,15 +228,6 @@ def _check_finished(finished: Run, experiment: Experiment, made: Mapping[str, An
     check_same(finished.folder, finished.provenance["made_by"], made)
     finished.verify()
     return finished
-
-
-def _check_third_party(experiment: Experiment) -> None:
-    """Refuse a mixer or model that sees the future: it would make every number wrong."""
-    check_architecture(experiment.model.architecture, experiment.model.d_model)
-    try:
-        check_whole(experiment.model)
-    except CheckFailed as error:
-        raise InvalidInput(str(error).splitlines()) from error
 
 
 def _check_tensors(tensors: Mapping[str, Tensor], training: Training) -> None:

@@ -81,7 +81,7 @@ def folder(tmp_path_factory):
     }
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(mixers, "_targets", {**mixers._targets, "breaks": Breaks})
-        patch.setattr("mecheval.runs.run._check_third_party", lambda experiment: None)
+        patch.setattr("mecheval.runs.run.check_third_party", lambda experiment: None)
         experiments = {name: Experiment.of(SMALL | fields) for name, fields in made.items()}
         for name in ("done", "other", "diverged", "damaged"):
             run(experiments[name], out)

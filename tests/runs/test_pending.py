@@ -195,7 +195,7 @@ def test_who_comes_just_after_the_end_finds_the_run_and_leaves_nothing(finished,
     def meanwhile(experiment):
         moved(finished, tmp_path, EXPERIMENT)
 
-    monkeypatch.setattr(runner, "_check_third_party", meanwhile)
+    monkeypatch.setattr(runner, "check_third_party", meanwhile)
     assert result(run(EXPERIMENT, tmp_path).folder) == result(finished)
     assert [path.name for path in tmp_path.iterdir()] == [EXPERIMENT.name]
 

@@ -257,7 +257,7 @@ class Failing(Passing):
 @pytest.fixture
 def stranger(own_names, monkeypatch):
     """An experiment with a mixer of our own; whether it keeps its promises is shown elsewhere."""
-    monkeypatch.setattr(runner, "_check_third_party", lambda experiment: None)
+    monkeypatch.setattr(runner, "check_third_party", lambda experiment: None)
 
     def experiment(mixer, **fields):
         mixer.calls = 0
