@@ -171,7 +171,7 @@ def _problems(check: Callable[..., object], *arguments: Any) -> list[str]:
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """How an experiment is run. All but `save_every` can change bits and are fixed for a run."""
+    """The settings of a process. All but `save_every` can change bits and are fixed for a run."""
 
     device: Annotated[Literal["cpu", "cuda", "mps"], Field(description="torch device")] = "cpu"
     threads: Annotated[int, Field(ge=1, le=1024, description="torch threads")] = 1

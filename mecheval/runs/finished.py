@@ -67,7 +67,7 @@ class Run:
 
     @cached_property
     def experiment(self) -> Experiment:
-        """What determined the run; the plug-ins that it names must be registered."""
+        """The experiment of the run; the plug-ins that it names must be registered."""
         return Experiment.from_record(self.record)
 
     @cached_property
@@ -79,7 +79,7 @@ class Run:
 
     @cached_property
     def verdict(self) -> "Verdict | None":
-        """How the model recalls; None if the run has no grid from which this can be said."""
+        """The verdict on how the model recalls; None if the run has no suitable grid."""
         from mecheval.interventions.verdict import Verdict
 
         return Verdict.from_dict(self.verdict_record) if self.verdict_record else None
@@ -162,7 +162,7 @@ class Run:
 
     @property
     def emerged(self) -> dict[str, dict[str, int]]:
-        """By site and role, the step since which half of the answer comes back."""
+        """The step since which half of the answer comes back, by site and role."""
         return crossings(self.row_records) if self.record.get("eval.grid_every") else {}
 
     def summary(self) -> Record:

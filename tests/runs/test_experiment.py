@@ -143,6 +143,13 @@ def test_an_experiment_made_in_python_is_the_same():
     assert made.fields().items() >= fields.items()
 
 
+@pytest.mark.parametrize("fields", [SMALL, *KEYS.values()])
+def test_an_experiment_comes_back_from_its_record(fields):
+    experiment = Experiment.of(fields)
+    assert experiment.record() == {"key": experiment.key, **experiment.fields()}
+    assert Experiment.from_record(experiment.record()) == experiment
+
+
 def test_a_name_is_readable_and_a_name_of_a_folder():
     experiment = Experiment.of(SMALL)
     assert experiment.name == f"recall-attention-{experiment.key[:16]}"

@@ -1,4 +1,4 @@
-"""Files are old or new, and what is read is what was written, or refused; nothing is read or written through a link."""
+"""Files are old or new, a changed file is refused, and nothing goes through a link."""
 
 import errno
 import json
@@ -165,7 +165,7 @@ def test_every_truncation_of_json_is_seen_or_changes_no_meaning(tmp_path):
     ],
     ids=range(16),
 )
-def test_json_that_nobody_here_wrote_is_refused(text, tmp_path):
+def test_json_that_we_did_not_write_is_refused(text, tmp_path):
     (tmp_path / "a.json").write_bytes(text)
     with pytest.raises(Damaged, match=r"a\.json"):
         read_json(tmp_path / "a.json")

@@ -87,6 +87,19 @@ def test_the_weights_are_those_of_the_measured_model(copied):
     assert found == {row.metric: row.value for row in rows}
 
 
+def test_an_opened_run_intervenes_as_the_run_did(copied):
+    assert copied.verdict.to_dict() == copied.verdict_record
+    grid = copied.intervene(documents=EXPERIMENT.eval.grid_documents)
+    again = [row for row in grid.rows(4) if row.n]
+    assert again == [row for row in copied.rows if row.corrupted]
+    assert grid.verdict() == copied.verdict
+
+
+def test_a_run_that_was_just_made_has_the_rows_of_its_file(tmp_path):
+    made = run(EXPERIMENT, tmp_path)
+    assert made.rows == Run(made.folder).rows
+
+
 def test_the_summary_has_every_metric_with_n_and_interval_and_is_json(copied):
     summary = json.loads(json.dumps(copied.summary()))
     assert list(summary)[:5] == ["key", "status", "folder", "steps", "metrics"]
@@ -115,7 +128,7 @@ def test_damage_anywhere_in_any_file_is_seen_and_the_file_is_named(name, damage,
         path.write_bytes(damage(content, place))
         if name not in blamed(copied.folder):
             unseen.append(place)
-    # the end of the last line of the checksums means nothing, and nothing else has a checksum of its own
+    # the end of the last line of the checksums means nothing; all else has a checksum
     assert unseen == ([len(content) - 1] if name == "checksums.json" and damage is truncate else [])
 
 
@@ -208,7 +221,7 @@ RESTORED = {
     ],
     ids=range(8),
 )
-def test_a_row_that_nobody_wrote_is_no_summary(row, copied, capsys):
+def test_a_row_that_we_did_not_write_is_refused_in_a_summary(row, copied, capsys):
     """The command shows a summary."""
     content = (copied.folder / "rows.jsonl").read_bytes()
     found = forge(copied.folder, "rows.jsonl", content + json.dumps(row).encode() + b"\n")
@@ -218,7 +231,7 @@ def test_a_row_that_nobody_wrote_is_no_summary(row, copied, capsys):
     assert capsys.readouterr().out == ""
 
 
-def test_a_row_that_somebody_could_have_written_is_in_the_summary(copied):
+def test_a_row_that_could_be_ours_is_in_the_summary(copied):
     content = (copied.folder / "rows.jsonl").read_bytes()
     found = forge(copied.folder, "rows.jsonl", content + json.dumps(RESTORED).encode() + b"\n").summary()
     assert found["restored"]["embed_out"]["key"]["likelihood"]["value"] == 0.5

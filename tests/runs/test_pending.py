@@ -157,7 +157,7 @@ def test_a_second_caller_in_the_same_process_is_turned_away_too(tmp_path):
         refused(tmp_path, "is in use by another process")
 
 
-def test_who_only_looks_turns_nobody_away(tmp_path):
+def test_asking_whether_a_folder_is_in_use_blocks_no_process(tmp_path):
     place, stop = PendingRun(tmp_path / "run"), threading.Event()
     with place.claim():
         pass
@@ -201,7 +201,7 @@ def test_who_comes_just_after_the_end_finds_the_run_and_leaves_nothing(finished,
 
 
 def test_every_new_name_is_made_to_last_at_once(tmp_path, monkeypatch):
-    """A folder is synced after something in it gets a name, or a power cut would take the name away."""
+    """A folder is synced after a new name in it, or a power cut would take the name away."""
     named, synced = [], []
 
     def watched(name, real):
