@@ -10,43 +10,27 @@ import typer
 from mecheval.cli.app import Json, Plugins, all_of, app, load, print_json, whole
 from mecheval.core.errors import InvalidInput, StoreError
 
-FIELDS = "[TASK MODEL] [FIELD=VALUE]..."
-Words = Annotated[
-    list[str] | None,
-    typer.Argument(metavar=FIELDS, help="task, model and fields to set", show_default=False),
-]
-File = Annotated[
-    Path | None,
-    typer.Option("--file", metavar="FILE.toml", help="an experiment in TOML"),
-]
-Out = Annotated[Path, typer.Option("--out", metavar="DIR", help="folder for run folders")]
-Threads = Annotated[
-    int,
-    typer.Option(parser=whole, metavar="INTEGER", help="torch threads (changes float results)"),
-]
-SaveEvery = Annotated[float, typer.Option(metavar="SECONDS", help="time between checkpoints")]
-Log = Annotated[
-    list[str] | None,
-    typer.Option(metavar="NAME", help="also log to wandb or tensorboard"),
-]
+FIELDS = typer.Argument(metavar="[TASK MODEL] [FIELD=VALUE]...", help="task, model, fields to set")
+TOML = typer.Option("--file", metavar="FILE.toml", help="an experiment in TOML")
+THREADS = typer.Option(parser=whole, metavar="INTEGER", help="torch threads (they change results)")
+LOGGERS = typer.Option(metavar="NAME", help="also log to wandb or tensorboard")
+PARQUET = typer.Option("--parquet", metavar="FILE", help="write a Parquet file")
+SQL = typer.Option(help="an SQL query on the tables runs, rows and curves")
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="a folder with runs")]
-Sql = Annotated[str, typer.Option(help="an SQL query on the tables runs, rows and curves")]
-Parquet = Annotated[
-    Path | None,
-    typer.Option("--parquet", metavar="FILE", help="write a Parquet file"),
-]
+Out = Annotated[Path, typer.Option("--out", metavar="DIR", help="folder for run folders")]
+Seconds = Annotated[float, typer.Option(metavar="SECONDS", help="time between checkpoints")]
 EXAMPLE = "run recall:pairs=4,vocab=64 mamba:d_conv=2 train.steps=50 train.lr=3e-3 --out runs"
 
 
 @app.command(epilog=f"Example: mecheval {EXAMPLE}")
 def run(
-    words: Words = None,
-    file: File = None,
+    words: Annotated[list[str] | None, FIELDS] = None,
+    file: Annotated[Path | None, TOML] = None,
     out: Out = Path("runs"),
     device: Annotated[str, typer.Option(help="cpu, cuda or mps")] = "cpu",
-    threads: Threads = 1,
-    save_every: SaveEvery = 30.0,
-    log: Log = None,
+    threads: Annotated[int, THREADS] = 1,
+    save_every: Seconds = 30.0,
+    log: Annotated[list[str] | None, LOGGERS] = None,
     plugin: Plugins = None,
     as_json: Json = False,
 ) -> None:
@@ -92,9 +76,9 @@ def runs(folder: Folder, as_json: Json = False) -> None:
 @app.command(epilog="Example: mecheval results runs --csv > rows.csv")
 def results(
     folder: Folder,
-    sql: Sql = "from rows",
+    sql: Annotated[str, SQL] = "from rows",
     csv: Annotated[bool, typer.Option("--csv", help="print CSV")] = False,
-    parquet: Parquet = None,
+    parquet: Annotated[Path | None, PARQUET] = None,
     as_json: Json = False,
 ) -> None:
     """Print every measurement of every run, or the answer to an SQL query about them."""

@@ -6,17 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mecheval.runs.files import (
-    Damaged,
-    pack_tensors,
-    read,
-    read_json,
-    remove,
-    sha256,
-    unpack_tensors,
-    write,
-    write_json,
-)
+from mecheval.runs import files
+from mecheval.runs.files import Damaged
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -32,16 +23,16 @@ class Checkpoint:
 
 def save_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
     """Write the tensors, then the note: without it, or with another checksum, they do not count."""
-    content = pack_tensors(checkpoint.tensors)
+    content = files.pack_tensors(checkpoint.tensors)
     name = f"{checkpoint.numbers['step']:010d}"
-    write(folder / f"{name}.safetensors", content)
-    note = {"numbers": checkpoint.numbers, "tensors_sha256": sha256(content)}
-    write_json(folder / f"{name}.json", note)
+    files.write(folder / f"{name}.safetensors", content)
+    note = {"numbers": checkpoint.numbers, "tensors_sha256": files.sha256(content)}
+    files.write_json(folder / f"{name}.json", note)
     # the note of a later step is damaged, or this step would not have been computed again
     kept = [path.stem for path in _notes(folder) if path.stem <= name][:KEPT]
     for path in folder.iterdir():
         if path.stem not in kept:
-            remove(path)
+            files.remove(path)
 
 
 def load_checkpoint(folder: Path) -> tuple[Checkpoint | None, list[str]]:
@@ -62,13 +53,13 @@ def newest_step(folder: Path) -> int:
 
 
 def _load(note: Path) -> Checkpoint:
-    record = read_json(note)
-    content = read(note.with_suffix(".safetensors"))
-    if sha256(content) != record.get("tensors_sha256"):
+    record = files.read_json(note)
+    content = files.read(note.with_suffix(".safetensors"))
+    if files.sha256(content) != record.get("tensors_sha256"):
         raise Damaged(f"{note.stem}.safetensors does not match its checksum")
     if not isinstance(record.get("numbers"), dict):
         raise Damaged(f"{note.name} is not what was written")
-    return Checkpoint(unpack_tensors(content), record["numbers"])
+    return Checkpoint(files.unpack_tensors(content), record["numbers"])
 
 
 def _notes(folder: Path) -> list[Path]:
