@@ -11,7 +11,7 @@ from benchmarks.size import Size
 from benchmarks.steps import Arena
 from mecheval.runs.checkpoint import Checkpoint, save_checkpoint
 from mecheval.runs.experiment import Settings
-from mecheval.runs.run import prepared
+from mecheval.runs.fit import prepared
 from mecheval.training.train import Training, train
 
 EVERY = Settings().save_every

@@ -15,7 +15,7 @@ from mecheval.metrics.behaviour import BLOCK, behaviour
 from mecheval.models.inputs import Batch
 from mecheval.models.language_model import LanguageModel
 from mecheval.runs.experiment import Settings
-from mecheval.runs.run import prepared
+from mecheval.runs.fit import prepared
 from mecheval.tasks.documents import Documents
 
 CAPTION = (

@@ -14,7 +14,7 @@ from benchmarks.ratio import Job, Line
 from benchmarks.size import Size
 from benchmarks.steps import Arena
 from mecheval.runs.experiment import Settings
-from mecheval.runs.run import prepared
+from mecheval.runs.fit import prepared
 
 CAPTION = (
     "The exponent p of a train step's time and added memory ∝ nᵖ, by least squares in logarithms: 1 is linear, below 1 "

@@ -22,7 +22,7 @@ from mecheval.models.edits import put, take
 from mecheval.models.inputs import Batch
 from mecheval.models.site import patch, record, sites
 from mecheval.runs.experiment import Settings
-from mecheval.runs.run import prepared
+from mecheval.runs.fit import prepared
 from mecheval.tasks.recall import Recall
 from mecheval.training.adamw import AdamW
 

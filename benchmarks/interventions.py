@@ -19,7 +19,7 @@ from mecheval.models.config import ModelConfig
 from mecheval.models.language_model import LanguageModel
 from mecheval.plugins import build_task
 from mecheval.runs.experiment import Settings
-from mecheval.runs.run import prepared
+from mecheval.runs.fit import prepared
 
 CAPTION = (
     "The paper's grid: every component of 2 layers × 2 corruptions × 5 roles, d = 64, 8,192 keys and values; one "

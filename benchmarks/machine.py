@@ -6,8 +6,8 @@ from typing import Any
 from benchmarks.flops import gemm, gemm_rate
 from benchmarks.measure import interleaved
 from mecheval.runs.experiment import Settings
+from mecheval.runs.fit import prepared
 from mecheval.runs.provenance import Clock, made_by, provenance, timestamp
-from mecheval.runs.run import prepared
 
 FACTS = ("processor", "cores", "system", "python", "commit", "started")
 ROUNDS = 9

@@ -12,7 +12,7 @@ from benchmarks.ratio import Job, Line
 from benchmarks.size import Size
 from benchmarks.steps import Arena
 from mecheval.runs.experiment import Settings
-from mecheval.runs.run import prepared
+from mecheval.runs.fit import prepared
 
 CAPTION = (
     "Resident memory that a model and its train steps add to a process that has imported everything: how many times as "

@@ -22,7 +22,7 @@ from benchmarks.measure import Times, timed
 from benchmarks.rivals import Missing
 from mecheval.core.errors import RunFailed
 from mecheval.runs.experiment import Settings
-from mecheval.runs.run import prepared
+from mecheval.runs.fit import prepared
 
 ROUND_MS = 500
 Run = Callable[[], object]

@@ -25,7 +25,7 @@ from mecheval.models.language_model import LanguageModel
 from mecheval.models.ops.delta_rule import delta_rule
 from mecheval.models.ops.selective_scan import selective_scan
 from mecheval.runs.experiment import Settings
-from mecheval.runs.run import prepared
+from mecheval.runs.fit import prepared
 from mecheval.tasks.recall import Recall
 from mecheval.training.batches import Batches
 from mecheval.training.config import TrainConfig

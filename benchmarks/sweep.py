@@ -15,7 +15,7 @@ from mecheval.core.errors import RunFailed
 from mecheval.paper.recipes import named, scale_named
 from mecheval.runs.experiment import Experiment
 from mecheval.runs.finished import Run
-from mecheval.runs.pending import PROGRESS, Workplace
+from mecheval.runs.pending import PROGRESS, PendingRun
 from mecheval.runs.run import run
 from mecheval.sweeps.agenda import Agenda, SweepOptions
 from mecheval.sweeps.sweep import sweep
@@ -77,26 +77,22 @@ def resume(size: Size) -> Iterator[Line]:
         )
         for experiment in done:
             finish(experiment, runs, like)
-        seconds = seconds_to_train(runs, Workplace(runs / last.name), size.resumed)
-    yield Line(
-        "resume", "start", seconds, "s", note=f"{len(done)} of {len(done) + 1} runs are done"
-    )
+        seconds = seconds_to_train(runs, PendingRun(runs / last.name), size.resumed)
+    yield Line("resume", "start", seconds, "s", note=f"{len(done)} of {len(done) + 1} runs are done")
 
 
 def finish(experiment: Experiment, runs: Path, like: Run) -> None:
     """A run of it that is as good as real: as many rows, as long a curve, but no weights."""
-    place = Workplace(runs / experiment.name)
+    place = PendingRun(runs / experiment.name)
     status = {"status": "done", "key": experiment.key, "steps": experiment.train.total}
-    with place.claimed():
-        place.begin({"key": experiment.key, **experiment.fields()}, like.provenance["made_by"])
+    with place.claim():
+        place.begin(experiment.record(), like.provenance["made_by"])
         place.finish(
-            {"status": status, "provenance": like.provenance},
-            {"curve": like.curve, "rows": like.rows},
-            files={},
+            {"status": status, "provenance": like.provenance}, {"curve": like.curve, "rows": like.row_records}, files={}
         )
 
 
-def seconds_to_train(runs: Path, open_run: Workplace, scale: str) -> float:
+def seconds_to_train(runs: Path, open_run: PendingRun, scale: str) -> float:
     """From the start of the command until the run's first sign of life, which is just before its first step."""
     command = [
         sys.executable,

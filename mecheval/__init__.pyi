@@ -42,7 +42,7 @@ from mecheval.results.table import Results as Results
 from mecheval.runs.experiment import Experiment as Experiment
 from mecheval.runs.experiment import Settings as Settings
 from mecheval.runs.finished import Run as Run
-from mecheval.runs.run import fit as fit
+from mecheval.runs.fit import fit as fit
 from mecheval.runs.run import run as run
 from mecheval.sweeps.recipe import Scale as Scale
 from mecheval.sweeps.recipe import Size as Size

@@ -1,7 +1,6 @@
 """The examples are what they say: checked, trained a few steps, intervened on."""
 
 import json
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -49,11 +48,12 @@ def test_the_mixers_inner_site_is_there_and_can_be_restored(capsys):
     assert {row["role"] for row in rows if row["site"] == site} == {"key", "value", "next_key", "divider", "query"}
 
 
-def test_the_ten_lines_find_out_how_the_model_recalls():
-    done = subprocess.run([sys.executable, EXAMPLES / "ten_lines.py"], capture_output=True, text=True, check=True)
-    *curve, verdict = done.stdout.splitlines()
-    assert re.fullmatch(r"step \d+: accuracy (0\.99|1\.00)", curve[-1])
-    assert verdict.startswith("induction 1.0 {")
+def test_the_ten_lines_find_out_how_the_model_recalls(tmp_path):
+    command = [sys.executable, EXAMPLES / "ten_lines.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    of_the_run, of_the_grid = done.stdout.splitlines()
+    assert of_the_run.startswith("induction: ")
+    assert of_the_grid.startswith("induction: ")
 
 
 @pytest.mark.parametrize("file", sorted(EXAMPLES.glob("*.py")), ids=lambda file: file.name)

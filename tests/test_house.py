@@ -77,9 +77,8 @@ WITH_TORCH += [
     f"mecheval.{name}" for name in ("training.adamw", "training.batches", "training.train", "metrics.behaviour")
 ]
 WITH_TORCH += [
-    "mecheval.runs.tensors",
+    "mecheval.runs.fit",
     "mecheval.runs.run",
-    "mecheval.runs.trained",
     "mecheval.interventions.interchange",
 ]
 WITH_TORCH += [
@@ -87,7 +86,7 @@ WITH_TORCH += [
     "mecheval.interventions.states",
     "mecheval.interventions.grid_eval",
 ]
-WITH_TORCH += ["mecheval.interventions.trace", "mecheval.metrics.readout", "mecheval.runs.session"]
+WITH_TORCH += ["mecheval.interventions.trace", "mecheval.metrics.readout"]
 WITH_TORCH += ["mecheval.cards.measure"]
 LIGHT = ("apart", "documents", "floors", "generators", "line", "measure", "show", "size", "startup", "suite")
 WITH_TORCH += [name for name in modules() if name.startswith("benchmarks.") and not name.endswith(LIGHT)]

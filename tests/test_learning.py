@@ -12,7 +12,6 @@ from mecheval.interventions.restoration import shares
 from mecheval.interventions.verdict import verdict
 from mecheval.runs.experiment import Experiment
 from mecheval.runs.run import run
-from mecheval.runs.trained import trained
 
 COMMON = {"task": "recall:pairs=4,vocab=64", "train.batch": 128, "train.stop": 0.95, "eval.documents": 512}
 # the paper's start, 0.02, would stay at chance for thousands of steps
@@ -56,7 +55,7 @@ def mamba(runs):
 
 
 def grid(found, sites):
-    model, experiment, _ = trained(found.folder)
+    model, experiment = found.load_model(), found.experiment
     return interchange(model, experiment.task, sites, seed=experiment.seed)
 
 
@@ -88,7 +87,7 @@ def test_attention_recalls_by_induction(attention):
 
 @pytest.mark.xdist_group("attention")
 def test_the_mechanism_of_attention_emerges_as_the_task_is_learned(attention):
-    steps = crossings(attention.rows)["blocks.1.block_in"]
+    steps = crossings(attention.row_records)["blocks.1.block_in"]
     assert set(steps) == {"value"}, "at no other token, at no time"
     before = [row for row in attention.curve if row["step"] < steps["value"]]
     assert before, "it was not there from the start"

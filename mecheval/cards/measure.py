@@ -16,8 +16,8 @@ from mecheval.interventions.token_mixing import token_mixing
 from mecheval.models.build import Model, build_model, resumes
 from mecheval.models.cost import describe_model
 from mecheval.runs.experiment import Experiment, Settings
-from mecheval.runs.run import prepared
-from mecheval.runs.trained import trained
+from mecheval.runs.finished import Run
+from mecheval.runs.fit import prepared
 from mecheval.training.batches import Batches
 from mecheval.training.train import Training, train
 
@@ -27,9 +27,10 @@ WARM, ROUNDS = 3, 25  # steps of each model that are not counted, and that are
 def examine(best: Mapping[str, Path], experiments: Sequence[Experiment]) -> Examined:
     """Of the best run of each task, and of one experiment for each architecture, the subject's first."""
     with prepared(Settings()):
-        models = {task: trained(run) for task, run in best.items()}
-        cells = [row for task, (model, own, _) in models.items() for row in _cells(task, model, own)]
-        looked = [row for task, (model, own, _) in models.items() for row in _looks(task, model, own)]
+        runs = {task: Run(folder) for task, folder in best.items()}
+        models = {task: (run.load_model(), run.experiment) for task, run in runs.items()}
+        cells = [row for task, (model, own) in models.items() for row in _cells(task, model, own)]
+        looked = [row for task, (model, own) in models.items() for row in _looks(task, model, own)]
         return Examined(cells, looked, [_cost(one) for one in experiments], _steps(experiments))
 
 

@@ -50,11 +50,12 @@ def intervene(
         raise InvalidInput(f"RUN={str(run)!r} must be the folder of a finished run")
     load(plugin)
     from mecheval.interventions.grid_eval import evaluate_grid
-    from mecheval.runs.trained import trained
+    from mecheval.runs.finished import Run
     from mecheval.tasks.sample import sample
     from mecheval.terminal import grid_view, tables
 
-    model, experiment, finished = trained(run)
+    finished = Run(run)
+    model, experiment = finished.load_model(), finished.experiment
     task, seed = experiment.task, experiment.seed
     names = experiment.task_spec, experiment.model.architecture
     with grid_view.progress(" · ".join(names)) as progress:

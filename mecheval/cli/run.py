@@ -1,4 +1,4 @@
-"""Running experiments and reading what they left."""
+"""The commands `run`, `runs` and `results`: run an experiment, list runs, print measurements."""
 
 import math
 import sys
@@ -10,78 +10,78 @@ import typer
 from mecheval.cli.app import Json, Plugins, all_of, app, load, print_json, whole
 from mecheval.core.errors import InvalidInput, StoreError
 
-Words = Annotated[
-    list[str] | None,
-    typer.Argument(
-        metavar="[TASK MODEL] [FIELD=VALUE]...", help="what is run on what, and fields that differ", show_default=False
-    ),
-]
+FIELDS = typer.Argument(metavar="[TASK MODEL] [FIELD=VALUE]...", help="task, model, fields to set")
+TOML = typer.Option("--file", metavar="FILE.toml", help="an experiment in TOML")
+THREADS = typer.Option(parser=whole, metavar="INTEGER", help="torch threads (they change results)")
+LOGGERS = typer.Option(metavar="NAME", help="also log to wandb or tensorboard")
+PARQUET = typer.Option("--parquet", metavar="FILE", help="write a Parquet file")
+SQL = typer.Option(help="an SQL query on the tables runs, rows and curves")
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="a folder with runs")]
+Out = Annotated[Path, typer.Option("--out", metavar="DIR", help="folder for run folders")]
+Seconds = Annotated[float, typer.Option(metavar="SECONDS", help="time between checkpoints")]
+EXAMPLE = "run recall:pairs=4,vocab=64 mamba:d_conv=2 train.steps=50 train.lr=3e-3 --out runs"
 
 
-@app.command(
-    epilog="Example: mecheval run recall:pairs=4,vocab=64 mamba:d_conv=2 train.steps=50 train.lr=3e-3 --out runs"
-)
+@app.command(epilog=f"Example: mecheval {EXAMPLE}")
 def run(
-    words: Words = None,
-    file: Annotated[Path | None, typer.Option("--file", metavar="FILE.toml", help="an experiment in TOML")] = None,
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="where run folders are")] = Path("runs"),
+    words: Annotated[list[str] | None, FIELDS] = None,
+    file: Annotated[Path | None, TOML] = None,
+    out: Out = Path("runs"),
     device: Annotated[str, typer.Option(help="cpu, cuda or mps")] = "cpu",
-    threads: Annotated[int, typer.Option(parser=whole, metavar="INTEGER", help="torch threads; they change bits")] = 1,
-    save_every: Annotated[float, typer.Option(metavar="SECONDS", help="between checkpoints")] = 30.0,
-    log: Annotated[list[str] | None, typer.Option(metavar="NAME", help="tell wandb or tensorboard, too")] = None,
+    threads: Annotated[int, THREADS] = 1,
+    save_every: Seconds = 30.0,
+    log: Annotated[list[str] | None, LOGGERS] = None,
     plugin: Plugins = None,
     as_json: Json = False,
 ) -> None:
-    """Trains and measures one experiment; the same command goes on after a kill, and shows what is finished."""
-    from mecheval.core.options import validate
+    """Train and measure one experiment; rerun the same command to resume or to see the results."""
     from mecheval.plugins import checksums
     from mecheval.runs.experiment import Settings
     from mecheval.runs.loggers import logger
+    from mecheval.runs.overrides import read_experiment
 
-    wanted = {"device": device, "threads": threads, "save_every": save_every}
     load(plugin)
+    options: dict[str, Any] = {"device": device, "threads": threads, "save_every": save_every}
     experiment, settings, loggers = all_of(
-        lambda: _experiment(words or [], file),
-        lambda: Settings(**validate(Settings, wanted, given=("plugins",)), plugins=checksums()),
+        lambda: read_experiment(words or [], file),
+        lambda: Settings(**options, plugins=checksums()),
         lambda: [logger(name) for name in log or []],
     )
-    from mecheval.runs.run import run as carry_out
+    from mecheval.runs.run import run as run_experiment
+    from mecheval.terminal import tables
     from mecheval.terminal.live import progress
 
-    found = carry_out(experiment, out, settings, [progress(), *loggers])
+    finished = run_experiment(experiment, out, settings, [progress(), *loggers])
     if as_json:
-        print_json(found.summary())
-        return
-    from mecheval.terminal import tables as terminal
-
-    terminal.console().print(terminal.run_summary(experiment.fields(), found.summary()))
+        print_json(finished.summary())
+    else:
+        tables.console().print(tables.run_summary(finished))
 
 
 @app.command(epilog="Example: mecheval runs runs")
 def runs(folder: Folder, as_json: Json = False) -> None:
-    """Lists the runs in a folder: finished, on their way, killed, damaged."""
+    """List the runs in a folder: finished, running, killed, damaged."""
     from mecheval.results.table import Results
 
-    found = Results(folder)
+    table = Results(folder)
     if as_json:
-        print_json(found.runs())
+        print_json(table.runs())
         return
-    from mecheval.terminal import tables as terminal
+    from mecheval.terminal import tables
 
-    console = terminal.roomy_console()
-    console.print(terminal.run_table(found.runs(), found.rows(), console.width))
+    console = tables.roomy_console()
+    console.print(tables.run_table(table.runs(), table.rows(), console.width))
 
 
 @app.command(epilog="Example: mecheval results runs --csv > rows.csv")
 def results(
     folder: Folder,
-    sql: Annotated[str, typer.Option(help="a question in SQL about the tables runs, rows and curves")] = "from rows",
+    sql: Annotated[str, SQL] = "from rows",
     csv: Annotated[bool, typer.Option("--csv", help="print CSV")] = False,
-    parquet: Annotated[Path | None, typer.Option("--parquet", metavar="FILE", help="write a Parquet file")] = None,
+    parquet: Annotated[Path | None, PARQUET] = None,
     as_json: Json = False,
 ) -> None:
-    """Prints every measurement of every run, or the answer to a question about them."""
+    """Print every measurement of every run, or the answer to an SQL query about them."""
     from mecheval.results.table import Results
 
     table = Results(folder).sql(sql)
@@ -93,46 +93,23 @@ def results(
         except StoreError as error:
             raise InvalidInput(f"parquet={str(parquet)!r}: {error}") from error
     elif as_json:
-        print_json([{name: _plain(value) for name, value in row.items()} for row in table.to_dict(orient="records")])
+        rows = table.to_dict(orient="records")
+        print_json([{name: _plain(value) for name, value in row.items()} for row in rows])
     elif csv:
         table.to_csv(sys.stdout, index=False)
     else:
-        from mecheval.terminal import tables as terminal
+        from mecheval.terminal import tables
 
-        console = terminal.roomy_console()
-        console.print(terminal.frame(table, console.width))
-
-
-def _experiment(words: list[str], file: Path | None) -> Any:
-    from mecheval.models.registries import mixers
-    from mecheval.plugins import registered
-    from mecheval.runs.experiment import Experiment
-    from mecheval.runs.overrides import OVERRIDE, Written, from_toml, from_words
-    from mecheval.tasks import tasks
-
-    names = [word for word in words if not OVERRIDE.fullmatch(word)]
-    if len(names) not in (0, 2) or not (names or file):
-        shown = " ".join(names) or "nothing"
-        raise InvalidInput(
-            f"{shown!r} must be TASK and MODEL, as in 'mecheval run recall mamba', or --file must give them"
-        )
-    written = from_toml(file) if file else Written()
-    written |= Written(dict(zip(("task", "model.architecture"), names, strict=False)))
-    overrides = from_words([word for word in words if OVERRIDE.fullmatch(word)])
-    if names and (twice := overrides.values.keys() & {"task", "model.architecture"}):
-        raise InvalidInput(f"{name} is given twice: {names} and {overrides.values[name]!r}" for name in sorted(twice))
-    written |= overrides
-    values = dict(written.values)
-    for name, registry in (("task", tasks), ("model.architecture", mixers)):
-        if isinstance(values.get(name), str):
-            values[name] = registered(registry, values[name])
-    return Experiment.of(values, written.places)
+        console = tables.roomy_console()
+        console.print(tables.frame(table, console.width))
 
 
 def _plain(value: Any) -> Any:
-    """A cell as JSON knows it: no NaN, no infinity; dates as text."""
+    """Convert a cell to what JSON knows: no NaN, no infinity; dates as text."""
     if hasattr(value, "tolist"):
         return [_plain(inner) for inner in value.tolist()]
     if isinstance(value, float):
         return value if math.isfinite(value) else None
-    return value if isinstance(value, bool | int | str | None) else None if value != value else str(value)
+    if isinstance(value, bool | int | str | None):
+        return value
+    return None if value != value else str(value)

@@ -32,9 +32,9 @@ Facts = Mapping[str, Mapping[str, Any]]
 class KeptRun:
     """What is left of a finished run."""
 
-    rows: Lines
+    row_records: Lines
     curve: Lines
-    verdict: dict[str, Any] | None
+    verdict_record: dict[str, Any] | None
     provenance: dict[str, Any]
 
 

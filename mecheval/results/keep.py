@@ -40,7 +40,7 @@ def _tables(folder: Path) -> Kept:
         plan.recipe if plan else None,
         plan.scale if plan else None,
         [_line(state, facts.get(state["key"], {})) for state in states],
-        *(results.measured(name) for name in ("rows", "curve")),
+        *(results.measured(name) for name in ("row_records", "curve")),
     )
 
 

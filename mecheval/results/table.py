@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from mecheval.core.errors import InvalidInput, StoreError
 from mecheval.results.archive import OUTCOME, Kept, KeptRun
-from mecheval.runs.checkpoint import newest
+from mecheval.runs.checkpoint import newest_step
 from mecheval.runs.files import Damaged, read_json
 from mecheval.runs.finished import CHECKSUMS, NEEDED, PARTIAL, Run
 from mecheval.runs.pending import ERROR, FAILED, in_use
@@ -51,7 +51,7 @@ class Results:
             _run_columns(*found) | {name: row[name] for name in MEASURED}
             for *found, run in self._found
             if run
-            for row in run.rows
+            for row in run.row_records
         ]
 
     def curves(self) -> list[dict[str, Any]]:
@@ -59,13 +59,13 @@ class Results:
         return [_run_columns(*found) | row for *found, run in self._found if run for row in run.curve]
 
     def measured(self, what: str) -> list[dict[str, Any]]:
-        """`rows` or `curve` of every finished run, with its key alone."""
+        """Return `row_records` or `curve` of every finished run, with its key alone."""
         return [{"key": outcome["key"], **row} for outcome, _, run in self._found if run for row in getattr(run, what)]
 
     def facts(self) -> dict[str, dict[str, Any]]:
         """Verdict and provenance of every finished run, by its key."""
         return {
-            outcome["key"]: {"verdict": run.verdict, "provenance": run.provenance}
+            outcome["key"]: {"verdict": run.verdict_record, "provenance": run.provenance}
             for outcome, _, run in self._found
             if run
         }
@@ -112,8 +112,8 @@ def _finished(folder: Path) -> Found:
     try:
         outcome = {"key": run.key, "status": run.status, "steps": run.outcome["steps"]}
         outcome |= {"reason": run.outcome.get("reason"), "folder": str(folder)}
-        _ = run.rows, run.curve, run.verdict, run.provenance  # damage shows now, not when somebody counts
-        return outcome, run.experiment, run
+        _ = run.row_records, run.curve, run.verdict_record, run.provenance  # damage shows now
+        return outcome, run.record, run
     except StoreError as error:
         return {"key": None, "status": "damaged", "steps": None, "reason": str(error), "folder": str(folder)}, {}, None
 
@@ -123,7 +123,7 @@ def _on_its_way(folder: Path) -> Found:
     status, reason, steps = "damaged", None, 0
     try:
         status = "running" if in_use(folder) else "killed"
-        steps = newest(folder / "checkpoints")
+        steps = newest_step(folder / "checkpoints")
         experiment = read_json(folder / "experiment.json")
         if status == "killed" and (folder / ERROR).exists():
             note = read_json(folder / ERROR)

@@ -1,4 +1,4 @@
-"""Checkpoints of a run on its way: the newest two, each a file of tensors and a note that makes it valid."""
+"""Checkpoints of a pending run: the newest two, each a file of tensors with a note about it."""
 
 import re
 from collections.abc import Mapping
@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mecheval.runs.files import Damaged, read, read_json, remove, sha256, write, write_json
+from mecheval.runs import files
+from mecheval.runs.files import Damaged
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -21,22 +22,21 @@ class Checkpoint:
 
 
 def save_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
-    """The note is written last: without it, or with another checksum, the tensors do not count."""
-    from mecheval.runs.tensors import packed
-
-    content = packed(checkpoint.tensors)
+    """Write the tensors, then the note: without it, or with another checksum, they do not count."""
+    content = files.pack_tensors(checkpoint.tensors)
     name = f"{checkpoint.numbers['step']:010d}"
-    write(folder / f"{name}.safetensors", content)
-    write_json(folder / f"{name}.json", {"numbers": checkpoint.numbers, "tensors_sha256": sha256(content)})
-    # a note of a later step is damaged, or this step would not have been made again
-    kept = {note.stem for note in [note for note in _notes(folder) if note.stem <= name][:KEPT]}
+    files.write(folder / f"{name}.safetensors", content)
+    note = {"numbers": checkpoint.numbers, "tensors_sha256": files.sha256(content)}
+    files.write_json(folder / f"{name}.json", note)
+    # the note of a later step is damaged, or this step would not have been computed again
+    kept = [path.stem for path in _notes(folder) if path.stem <= name][:KEPT]
     for path in folder.iterdir():
         if path.stem not in kept:
-            remove(path)
+            files.remove(path)
 
 
 def load_checkpoint(folder: Path) -> tuple[Checkpoint | None, list[str]]:
-    """The newest checkpoint that is whole, and what is wrong with those after it."""
+    """Return the newest checkpoint that is whole, and the problems of those after it."""
     problems: list[str] = []
     for note in _notes(folder):
         try:
@@ -46,26 +46,25 @@ def load_checkpoint(folder: Path) -> tuple[Checkpoint | None, list[str]]:
     return None, problems
 
 
-def newest(folder: Path) -> int:
-    """The step of the newest checkpoint; 0 if there is none."""
+def newest_step(folder: Path) -> int:
+    """Return the step of the newest checkpoint, or 0."""
     notes = _notes(folder)
     return int(notes[0].stem) if notes else 0
 
 
 def _load(note: Path) -> Checkpoint:
-    from mecheval.runs.tensors import unpacked
-
-    record = read_json(note)
-    content = read(note.with_suffix(".safetensors"))
-    if sha256(content) != record.get("tensors_sha256"):
-        raise Damaged(f"{note.stem}.safetensors does not agree with its checksum")
+    record = files.read_json(note)
+    content = files.read(note.with_suffix(".safetensors"))
+    if files.sha256(content) != record.get("tensors_sha256"):
+        raise Damaged(f"{note.stem}.safetensors does not match its checksum")
     if not isinstance(record.get("numbers"), dict):
         raise Damaged(f"{note.name} is not what was written")
-    return Checkpoint(unpacked(content), record["numbers"])
+    return Checkpoint(files.unpack_tensors(content), record["numbers"])
 
 
 def _notes(folder: Path) -> list[Path]:
-    """Newest first."""
+    """List the notes, newest first."""
     if folder.is_symlink():
         return []
-    return sorted((path for path in folder.glob("*.json") if re.fullmatch("[0-9]{10,}", path.stem)), reverse=True)
+    notes = [path for path in folder.glob("*.json") if re.fullmatch("[0-9]{10,}", path.stem)]
+    return sorted(notes, reverse=True)

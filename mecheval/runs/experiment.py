@@ -1,4 +1,6 @@
-"""Everything that determines a run. Its fields have dotted names, the same in overrides, files and results.
+"""An experiment: everything that determines a run.
+
+Its fields have dotted names, the same in overrides, files and results:
 
 task                  seed                     train.documents   train.epochs     eval.documents
 model.architecture    model.init.linear        train.steps       train.batch      eval.every
@@ -15,15 +17,20 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from mecheval.core.errors import InvalidInput
-from mecheval.models.config import ModelConfig, build_architecture
-from mecheval.core.options import Option, validate, did_you_mean, options_of, format_value
+from mecheval.core.options import REQUIRED, Option, did_you_mean, format_value, options_of, validate
 from mecheval.core.spec import Scalar, Spec, canonical_json, digest
+from mecheval.interventions.grid import EvalConfig
+from mecheval.models.config import ModelConfig, build_architecture
 from mecheval.tasks import tasks
 from mecheval.tasks.task import Task
 from mecheval.training.config import TrainConfig
-from mecheval.interventions.grid import EvalConfig
 
-SECTIONS: Mapping[str, Callable[..., Any]] = {"model": ModelConfig, "train": TrainConfig, "eval": EvalConfig}
+SECTIONS: Mapping[str, Callable[..., Any]] = {
+    "model": ModelConfig,
+    "train": TrainConfig,
+    "eval": EvalConfig,
+}
+Seed = Annotated[int, Field(ge=0, lt=2**32, description="seed of documents and initial weights")]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +41,7 @@ class Experiment:
     model: ModelConfig
     train: TrainConfig = field(default_factory=TrainConfig)
     eval: EvalConfig = field(default_factory=EvalConfig)
-    seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
+    seed: Seed = 0
 
     def __post_init__(self) -> None:
         validate(type(self), {"seed": self.seed}, given=("task", *SECTIONS))
@@ -49,95 +56,141 @@ class Experiment:
 
     @classmethod
     def of(cls, fields: Mapping[str, Any], places: Mapping[str, str] | None = None) -> "Experiment":
-        """From dotted names. Every wrong field is reported at once, each with the place it was written in, if known."""
+        """Build an experiment from dotted names; report every wrong field at once.
+
+        `places` tells where each field was written, for the error messages.
+        """
         known = fields_of()
-        problems = [f"{n}={format_value(v)}: no such field{did_you_mean(n, known)}" for n, v in fields.items() if n not in known]
-        parts: dict[str, dict[str, Any]] = {}
-        for section in ("", *SECTIONS):
-            own = {known[n].name: value for n, value in fields.items() if n in known and _section(n) == section}
+        parts: dict[str, dict[str, Any]] = {section: {} for section in ("", *SECTIONS)}
+        problems = []
+        for name, value in fields.items():
+            if name in known:
+                parts[_section(name)][known[name].name] = value
+            else:
+                hint = did_you_mean(name, known)
+                problems.append(f"{name}={format_value(value)}: no such field{hint}")
+        built: dict[str, Any] = {}
+        for section, values in parts.items():
             try:
-                factory = SECTIONS.get(section, _texts)
-                parts[section] = validate(factory, own)
+                built |= _build(section, values)
             except InvalidInput as error:
-                problems += [_dotted(section, problem) for problem in error.problems]
-        for name, build in (("task", _task), ("model.architecture", build_architecture)):
-            try:
-                build(fields[name]) if isinstance(fields.get(name), str) else None
-            except InvalidInput as error:
-                problems += [f"{name}={fields[name]}: {problem}" for problem in error.problems]
-        if not problems:
-            try:
-                sections = {name: factory(**parts[name]) for name, factory in SECTIONS.items()}
-                return cls(task=_task(parts[""]["task"]), seed=parts[""]["seed"], **sections)
-            except InvalidInput as error:  # of fields that are fine one by one
-                problems += [p if p.startswith("model.") else f"model.architecture: {p}" for p in error.problems]
+                problems += error.problems
+        try:
+            if not problems:
+                return cls(**built)
+            validate(cls, {"seed": fields.get("seed", 0)}, given=("task", *SECTIONS))
+        except InvalidInput as error:
+            problems += error.problems
         raise InvalidInput(_placed(problem, places or {}) for problem in problems)
 
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> "Experiment":
+        """Build the experiment whose `record` was kept."""
+        return cls.of({name: value for name, value in record.items() if name != "key"})
+
+    def record(self) -> dict[str, Scalar]:
+        """Return the key and all fields: the content of `experiment.json`."""
+        return {"key": self.key, **self.fields()}
+
     def fields(self) -> dict[str, Scalar]:
-        """Every field that is not left out, by its dotted name."""
+        """Return every field that has a value, by its dotted name."""
         parts = {"": self, "model": self.model, "train": self.train, "eval": self.eval}
-        found = {name: getattr(parts[_section(name)], option.name) for name, option in fields_of().items()}
-        found["task"] = self.task_spec
-        return {name: value for name, value in found.items() if value is not None}
+        values: dict[str, Any] = {}
+        for name, option in fields_of().items():
+            values[name] = getattr(parts[_section(name)], option.name)
+        values["task"] = self.task_spec
+        return {name: value for name, value in values.items() if value is not None}
 
     def to_json(self) -> str:
         return canonical_json(self.fields())
 
     @cached_property
     def key(self) -> str:
-        """Names this experiment for ever. A new field with a default renames no old experiment."""
+        """The permanent name of this experiment. A new field with a default renames no old one."""
         known = fields_of()
-        return digest(canonical_json({n: value for n, value in self.fields().items() if value != known[n].default}))
+        fields = self.fields().items()
+        changed = {name: value for name, value in fields if value != known[name].default}
+        return digest(canonical_json(changed))
 
     @property
     def name(self) -> str:
-        """Of its folder: readable, and another for every other experiment."""
-        return f"{Spec.parse(self.task_spec).name}-{Spec.parse(self.model.architecture).name}-{self.key[:16]}"
+        """The name of its folder: readable, and different for every experiment."""
+        names = (Spec.parse(self.task_spec).name, Spec.parse(self.model.architecture).name)
+        return "-".join((*names, self.key[:16]))
 
 
-def _texts(
-    *,
-    task: Annotated[str, Field(description="a task with options, or a preset")],
-    seed: Annotated[int, Field(ge=0, lt=2**32, description="of documents, their order and the first weights")] = 0,
-) -> None:
-    """The fields of an experiment outside its sections, as people write them."""
+def _build(section: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Build one argument of an Experiment from the fields of its section; "" has task and seed."""
+    if section == "":
+        return {**values, "task": _build_task(values.get("task"))}
+    if section == "model" and not isinstance(values.get("architecture"), str):
+        problems = _problems(validate, ModelConfig, values)
+        raise InvalidInput(_dotted(section, problem) for problem in problems)
+    try:
+        return {section: SECTIONS[section](**values)}
+    except InvalidInput as error:
+        if section == "model":
+            raise InvalidInput(_model_problems(values, error)) from error
+        raise InvalidInput(_dotted(section, problem) for problem in error.problems) from error
 
 
-def _task(text: str) -> Task:
-    spec = Spec.parse(text)
-    return _built(str(spec), tasks.get(spec.name)) if spec.name in tasks.names() else tasks.build(spec)
+def _build_task(text: object) -> Task:
+    if not isinstance(text, str):
+        written = "option 'task' is missing; it" if text is None else f"task={format_value(text)}"
+        raise InvalidInput(f"{written} must be text, as in 'recall:pairs=8'")
+    try:
+        spec = Spec.parse(text)
+        return _cached_task(str(spec), tasks.get(spec.name))
+    except InvalidInput as error:
+        raise error.within(f"task={text}") from error
 
 
-@lru_cache(maxsize=64)  # a grammar takes longer to draw than all other checks of an experiment
-def _built(text: str, cls: Callable[..., Any]) -> Task:  # by its class, too: another may get the name
+@lru_cache(maxsize=64)  # drawing a grammar takes longer than all other checks of an experiment
+def _cached_task(text: str, cls: Callable[..., Any]) -> Task:
+    """Build a task once; `cls` is part of the key because a name may be registered anew."""
     return tasks.build(text)
+
+
+def _model_problems(values: Mapping[str, Any], error: InvalidInput) -> list[str]:
+    """Tell the problems of the model's fields from those of its architecture."""
+    problems = [_dotted("model", problem) for problem in _problems(validate, ModelConfig, values)]
+    text = values["architecture"]
+    of_architecture = _problems(build_architecture, text)
+    if not problems and not of_architecture:  # an option of a mixer does not go with d_model
+        of_architecture = list(error.problems)
+    return problems + [f"model.architecture={text}: {problem}" for problem in of_architecture]
+
+
+def _problems(check: Callable[..., object], *arguments: Any) -> list[str]:
+    try:
+        check(*arguments)
+    except InvalidInput as error:
+        return list(error.problems)
+    return []
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """How an experiment is carried out. All but `save_every` can change bits, so a run keeps to those it began with."""
+    """The settings of a process. All but `save_every` can change bits and are fixed for a run."""
 
-    device: Annotated[Literal["cpu", "cuda", "mps"], Field(description="where it is computed")] = "cpu"
+    device: Annotated[Literal["cpu", "cuda", "mps"], Field(description="torch device")] = "cpu"
     threads: Annotated[int, Field(ge=1, le=1024, description="torch threads")] = 1
     save_every: Annotated[float, Field(ge=0, description="seconds between checkpoints")] = 30.0
-    plugins: Mapping[str, str] = field(default_factory=dict)  # checksums of files that were run first
+    plugins: Mapping[str, str] = field(default_factory=dict)  # checksums of the imported files
 
     def __post_init__(self) -> None:
-        validate(
-            type(self), {name: value for name, value in vars(self).items() if name != "plugins"}, given=("plugins",)
-        )
+        values = {name: value for name, value in vars(self).items() if name != "plugins"}
+        validate(type(self), values, given=("plugins",))
 
 
 @cache
 def fields_of() -> Mapping[str, Option]:
-    """Every field by its dotted name; `init_linear` of a model is `model.init.linear`."""
-    own = options_of(_texts)
-    inner = {
-        f"{section}.{name.replace('init_', 'init.')}": option
-        for section, factory in SECTIONS.items()
-        for name, option in options_of(factory).items()
-    }
-    return {"task": own["task"], **inner, "seed": own["seed"]}
+    """Return every field by its dotted name; `init_linear` of a model is `model.init.linear`."""
+    fields = {"task": Option("task", str, REQUIRED, "a task with options, or a preset")}
+    for section, factory in SECTIONS.items():
+        for name, option in options_of(factory).items():
+            fields[f"{section}.{name.replace('init_', 'init.')}"] = option
+    return {**fields, "seed": options_of(Experiment, given=("task", *SECTIONS))["seed"]}
 
 
 def _section(name: str) -> str:
@@ -145,13 +198,17 @@ def _section(name: str) -> str:
 
 
 def _dotted(section: str, problem: str) -> str:
-    """A problem of a section, with the field's dotted name first."""
+    """Put the field's dotted name in front of a problem of a section."""
     for name, option in fields_of().items():
-        if _section(name) == section and problem.startswith((f"{option.name}=", f"option {option.name!r}")):
+        starts = (f"{option.name}=", f"option {option.name!r}")
+        if _section(name) == section and problem.startswith(starts):
             return problem.replace(option.name, name, 1)
     return problem
 
 
 def _placed(problem: str, places: Mapping[str, str]) -> str:
-    name = next((name for name in places if problem.startswith((f"{name}=", f"{name}:"))), None)
-    return problem if name is None else f"{places[name]}: {problem}"
+    """Put the place where a field was written in front of its problem."""
+    for name, place in places.items():
+        if problem.startswith((f"{name}=", f"{name}:")):
+            return f"{place}: {problem}"
+    return problem

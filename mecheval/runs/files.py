@@ -1,7 +1,7 @@
-"""Files that are old or new and never in between, and reading what may be broken or hostile.
+"""Atomic writes, and reading files that may be broken or hostile.
 
-A file is written under another name, synced and renamed. Nothing is read through a link; tensors are not parsed before
-their checksum agrees.
+A file is written under another name, synced and renamed, so it is either old or new. Nothing is
+read through a link; tensors are parsed only after their checksum agrees.
 """
 
 import hashlib
@@ -10,23 +10,26 @@ import os
 import stat
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mecheval.core.errors import StoreError
 from mecheval.core.spec import canonical_json
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 TEMPORARY = ".tmp"
 
 
 class Damaged(Exception):
-    """A file is not what was written."""
+    """A file does not have the content that was written."""
 
 
 def write(path: Path, content: bytes) -> None:
-    """The whole content, or what was there before."""
+    """Write the whole content, or leave the file as it was."""
     temporary = path.with_name(path.name + TEMPORARY)
     try:
-        temporary.unlink(missing_ok=True)  # what is left of a killed process, or a link that leads out of the folder
+        temporary.unlink(missing_ok=True)  # left by a kill, or a link that leads out of the folder
         with temporary.open("xb") as file:
             file.write(content)
             file.flush()
@@ -34,24 +37,24 @@ def write(path: Path, content: bytes) -> None:
         temporary.replace(path)
         sync(path.parent)
     except OSError as error:
-        raise StoreError(
-            f"{path} cannot be written: {error.strerror or error}; what was there before is kept"
-        ) from error
+        reason = error.strerror or error
+        raise StoreError(f"{path} cannot be written: {reason}; the old file is kept") from error
 
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:
-    """JSON that carries the checksum of its own content."""
+    """Write JSON that carries the checksum of its own content."""
     text = canonical_json(value)
-    write(path, canonical_json({"content": value, "sha256": sha256(text.encode())}).encode() + b"\n")
+    record = {"content": value, "sha256": sha256(text.encode())}
+    write(path, canonical_json(record).encode() + b"\n")
 
 
 def read(path: Path) -> bytes:
-    """The content of a plain file; Damaged if it is a link or anything else."""
+    """Return the content of a regular file; raise Damaged for a link or anything else."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         try:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise Damaged(f"{path.name} is no plain file")
+                raise Damaged(f"{path.name} is not a regular file")
             with os.fdopen(descriptor, "rb", closefd=False) as file:
                 return file.read()
         finally:
@@ -61,20 +64,52 @@ def read(path: Path) -> bytes:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """What `write_json` wrote; Damaged if a bit of it is different."""
+    """Return what `write_json` wrote; raise Damaged if a bit of it has changed."""
     return parse_json(read(path), path.name)
 
 
 def parse_json(text: bytes, name: str) -> dict[str, Any]:
+    """Return the content of a file that `write_json` wrote; `name` is for the error message."""
     try:
         record = json.loads(text)
-        content, wanted = record["content"], record["sha256"]
-        found = sha256(canonical_json(content).encode())
+        content, expected = record["content"], record["sha256"]
+        checksum = sha256(canonical_json(content).encode())
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise Damaged(f"{name} is not what was written") from error
-    if not isinstance(content, dict) or found != wanted:
-        raise Damaged(f"{name} does not agree with its checksum")
+    if not isinstance(content, dict) or checksum != expected:
+        raise Damaged(f"{name} does not match its checksum")
     return content
+
+
+def parse_lines(text: bytes, name: str) -> list[dict[str, Any]]:
+    """Return the records of a JSON lines file; `name` is for the error message."""
+    try:
+        records = [json.loads(line) for line in text.splitlines()]
+        canonical_json(records)  # rejects NaN; once for all lines, for speed
+    except (ValueError, RecursionError) as error:
+        raise Damaged(f"{name} is not what was written") from error
+    if not all(isinstance(record, dict) for record in records):
+        raise Damaged(f"{name} is not what was written")
+    return records
+
+
+def pack_tensors(tensors: "Mapping[str, Tensor]") -> bytes:
+    """Return tensors in the safetensors format: the same bytes for the same tensors."""
+    from safetensors.torch import save
+
+    ordered = sorted(tensors.items())
+    return save({name: tensor.detach().cpu().contiguous() for name, tensor in ordered})
+
+
+def unpack_tensors(content: bytes) -> "dict[str, Tensor]":
+    """Return the tensors of `pack_tensors`; nothing in the format can run code."""
+    from safetensors import SafetensorError
+    from safetensors.torch import load
+
+    try:
+        return load(content)
+    except (SafetensorError, KeyError, ValueError, RuntimeError) as error:  # KeyError: the dtype
+        raise Damaged(f"not a safetensors file: {error}") from error
 
 
 def sha256(content: bytes) -> str:
@@ -82,7 +117,7 @@ def sha256(content: bytes) -> str:
 
 
 def remove(path: Path) -> None:
-    """A file, or a folder with everything in it; links are removed, not followed."""
+    """Remove a file, or a folder with everything in it; links are removed, not followed."""
     try:
         if path.is_dir() and not path.is_symlink():
             for inner in path.iterdir():
@@ -95,7 +130,7 @@ def remove(path: Path) -> None:
 
 
 def sync(folder: Path) -> None:
-    """Makes new names in a folder last."""
+    """Flush the names in a folder to disk."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

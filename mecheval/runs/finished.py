@@ -1,39 +1,54 @@
 """A finished run: a folder that is complete and unchanged, or refused.
 
-experiment.json      what determines the run             curve.jsonl              one line for each evaluation on dev
-provenance.json      where, when and with what it ran    rows.jsonl               one line for each measurement
-status.json          done or diverged, and why           weights.safetensors      the trained model
-checksums.json       of all the others                   optimiser.safetensors    what training would go on from
-verdict.json         by which mechanism it recalls
+experiment.json   what determines the run            curve.jsonl             a line per evaluation
+provenance.json   where, when and with what it ran   rows.jsonl              a line per measurement
+status.json       done or diverged, and why          weights.safetensors     the trained model
+checksums.json    checksums of the other files       optimiser.safetensors   the optimiser's state
+verdict.json      by which mechanism it recalls
 """
 
-import json
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mecheval.core.errors import StoreError
 from mecheval.interventions.emergence import crossings
-from mecheval.runs.files import Damaged, parse_json, read, read_json, sha256
-from mecheval.core.spec import canonical_json
+from mecheval.metrics.measurement import Measurement
+from mecheval.runs.experiment import Experiment
+from mecheval.runs.files import (
+    Damaged,
+    parse_json,
+    parse_lines,
+    read,
+    read_json,
+    sha256,
+    unpack_tensors,
+)
+from mecheval.tasks.corruption import Kind, Role
+from mecheval.tasks.splits import Split
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    from mecheval.interventions.grid import Condition, Grid
+    from mecheval.interventions.verdict import Verdict
+    from mecheval.models.build import Model
 
 CHECKSUMS = "checksums.json"
 PARTIAL = ".partial"
 NEEDED = ("experiment.json", "provenance.json", "status.json", "curve.jsonl", "rows.jsonl")
-NAME = re.compile(r"[a-z_]+\.(json|jsonl|safetensors)")  # of a file of a run: nothing that leads out of the folder
-SUMMARY = ("key", "status", "reason", "folder", "steps", "metrics", "verdict", "restored", "emerged")
-SHOWN = ("likelihood", "share")  # of what is restored
+NAME = re.compile(r"[a-z_]+\.(json|jsonl|safetensors)")  # no file name leads out of the folder
+COLUMNS = {column.name for column in fields(Measurement)}
+ORDER = ("key", "status", "reason", "folder", "steps", "metrics", "verdict", "restored", "emerged")
+RESTORED_METRICS = ("likelihood", "share")  # in the summary of a grid
+Record = dict[str, Any]
+Parse = Callable[[bytes, str], list[Record]]
 
 
 @dataclass(frozen=True)
 class Run:
-    """Every file is compared with its checksum when it is read."""
+    """A finished run. Every file is compared with its checksum when it is read."""
 
     folder: Path
 
@@ -46,71 +61,164 @@ class Run:
         return str(self.outcome["key"])
 
     @cached_property
-    def outcome(self) -> dict[str, Any]:
+    def outcome(self) -> Record:
         """Status, key, steps, and the reason of a divergence."""
-        return self._json("status.json", "status", "key", "steps")
+        return self._read_json("status.json", "status", "key", "steps")
 
     @cached_property
-    def experiment(self) -> dict[str, Any]:
-        return self._json("experiment.json")
+    def experiment(self) -> Experiment:
+        """The experiment of the run; the plug-ins that it names must be registered."""
+        return Experiment.from_record(self.record)
 
     @cached_property
-    def provenance(self) -> dict[str, Any]:
-        return self._json("provenance.json", "made_by")
+    def rows(self) -> list[Measurement]:
+        """Every measurement of the run."""
+        if any(record.keys() != COLUMNS for record in self.row_records):
+            raise self._damaged("rows.jsonl is not what was written")
+        return [Measurement(**record) for record in self.row_records]
 
     @cached_property
-    def curve(self) -> list[dict[str, Any]]:
-        return self._lines("curve.jsonl")
+    def verdict(self) -> "Verdict | None":
+        """The verdict on how the model recalls; None if the run has no suitable grid."""
+        from mecheval.interventions.verdict import Verdict
+
+        return Verdict.from_dict(self.verdict_record) if self.verdict_record else None
 
     @cached_property
-    def rows(self) -> list[dict[str, Any]]:
-        return self._lines("rows.jsonl", "split", "metric", "value", "n", "low", "high")
+    def curve(self) -> list[Record]:
+        return self._read_lines("curve.jsonl")
 
     @cached_property
-    def verdict(self) -> dict[str, Any] | None:
-        """By which mechanism the model recalls; None where that was not asked or cannot be said."""
-        return self._json("verdict.json", "mechanism") if "verdict.json" in self._checksums else None
+    def provenance(self) -> Record:
+        return self._read_json("provenance.json", "made_by")
 
-    def weights(self) -> "dict[str, Tensor]":
-        """Of the trained model; a diverged run has none."""
+    # the plain records, for readers of many runs
+    @cached_property
+    def record(self) -> Record:
+        return self._read_json("experiment.json")
+
+    @cached_property
+    def row_records(self) -> list[Record]:
+        return self._read_lines("rows.jsonl", "split", "metric", "value", "n", "low", "high")
+
+    @cached_property
+    def verdict_record(self) -> Record | None:
+        if "verdict.json" not in self._checksums:
+            return None
+        return self._read_json("verdict.json", "mechanism")
+
+    def load_model(self) -> "Model":
+        """Return the trained model; raise StoreError if the run diverged or is damaged."""
+        from mecheval.models.build import build_model
+
         if self.status != "done":
             raise StoreError(f"{self.folder} has no weights: the run is {self.status}")
-        from mecheval.runs.tensors import unpacked
-
+        content, experiment = self._read("weights.safetensors"), self.experiment
+        model = build_model(experiment.model, experiment.task.vocab_size, experiment.seed)
         try:
-            return unpacked(self._read("weights.safetensors"))
-        except Damaged as error:
-            raise StoreError(f"{self.folder} is damaged: {error}") from error
+            model.load_state_dict(unpack_tensors(content))
+        except (Damaged, RuntimeError) as error:
+            name = experiment.model.architecture
+            raise self._damaged(f"its weights are not those of {name}: {error}") from error
+        return model
 
-    def summary(self) -> dict[str, Any]:
-        """What `mecheval run --json` prints."""
-        try:
-            metrics, restored = _arranged(self.rows, self.outcome["steps"])
-            emerged = crossings(self.rows)
-        except (KeyError, TypeError) as error:
-            raise StoreError(f"{self.folder} is damaged: rows.jsonl is not what was written") from error
-        found = {**self.outcome, "folder": str(self.folder), "metrics": metrics if self.rows else {}}
-        found |= {"verdict": self.verdict, "restored": restored} if self.rows else {}
-        found |= {"emerged": emerged} if emerged else {}
-        return {name: found[name] for name in SUMMARY if name in found}
+    def intervene(
+        self,
+        sites: Sequence[str] | None = None,
+        roles: Sequence[str] | None = None,
+        *,
+        corrupt: Role = "key",
+        kind: Kind = "resample",
+        conditions: "Sequence[Condition]" = ("restored",),
+        documents: int = 320,
+        start: int = 0,
+        split: Split = "test",
+        progress: Callable[[int, int], None] | None = None,
+    ) -> "Grid":
+        """Put activations of clean documents into corrupt ones, at every site and role.
+
+        By default the sites are those that a verdict needs and the roles those of the task.
+        """
+        from mecheval.interventions.grid_eval import grid_sites
+        from mecheval.interventions.interchange import ROLES, interchange
+
+        model, task, seed = self.load_model(), self.experiment.task, self.experiment.seed
+        if roles is None:
+            roles = [role for role in ROLES if role in task.documents(seed, split, 0, 1).roles]
+        return interchange(
+            model,
+            task,
+            grid_sites(model, "short") if sites is None else sites,
+            roles,
+            corrupt=corrupt,
+            kind=kind,
+            conditions=conditions,
+            documents=documents,
+            start=start,
+            seed=seed,
+            split=split,
+            progress=progress,
+        )
+
+    @property
+    def emerged(self) -> dict[str, dict[str, int]]:
+        """The step since which half of the answer comes back, by site and role."""
+        return crossings(self.row_records) if self.record.get("eval.grid_every") else {}
+
+    def summary(self) -> Record:
+        """Return what `mecheval run --json` prints."""
+        values = {**self.outcome, "folder": str(self.folder), "metrics": {}}
+        if self.rows:
+            try:
+                values["metrics"], values["restored"] = self._by_split(), self._by_site()
+            except (KeyError, TypeError) as error:
+                raise self._damaged("rows.jsonl is not what was written") from error
+            values["verdict"] = self.verdict_record
+        if self.emerged:
+            values["emerged"] = self.emerged
+        return {name: values[name] for name in ORDER if name in values}
 
     def verify(self) -> None:
-        """Reads everything."""
+        """Compare every file with its checksum."""
         self.files()
 
     def files(self) -> dict[str, bytes]:
-        """The content of all, the checksums last."""
-        found = {name: self._read(name) for name in dict.fromkeys((*NEEDED, *self._checksums))}
-        return {**found, CHECKSUMS: (self.folder / CHECKSUMS).read_bytes()}
+        """Return the content of every file, the checksums last."""
+        names = dict.fromkeys((*NEEDED, *self._checksums))
+        contents = {name: self._read(name) for name in names}
+        return {**contents, CHECKSUMS: (self.folder / CHECKSUMS).read_bytes()}
+
+    def _by_split(self) -> Record:
+        """Arrange the scores by split and metric; those on test are at the top."""
+        metrics: Record = {"unseen": {}, "dev": {}}
+        splits = {"test": metrics, "test_unseen": metrics["unseen"], "dev": metrics["dev"]}
+        for row in self.rows:
+            if row.corrupted is None:
+                splits[row.split][row.metric] = _numbers(row)
+        return metrics
+
+    def _by_site(self) -> dict[Any, Any]:
+        """Arrange the restored likelihood of the last grid by site, role and metric."""
+        grid = [row for row in self.rows if row.corrupted and row.step == self.outcome["steps"]]
+        split = "test" if any(row.split == "test" for row in grid) else "dev"
+        restored: dict[Any, Any] = {}
+        for row in grid:
+            if (row.split, row.condition) == (split, "restored") and row.metric in RESTORED_METRICS:
+                roles = restored.setdefault(row.site, {})
+                roles.setdefault(row.role, {})[row.metric] = _numbers(row)
+        return restored
 
     @cached_property
     def _checksums(self) -> dict[str, str]:
         try:
             if self.folder.is_symlink() or not self.folder.is_dir():
-                raise Damaged("it is no folder")
+                raise Damaged("it is not a folder")
             return read_json(self.folder / CHECKSUMS)
         except Damaged as error:
-            raise StoreError(f"{self.folder} is no whole run: {error}") from error
+            raise StoreError(f"{self.folder} is not a complete run: {error}") from error
+
+    def _damaged(self, problem: object) -> StoreError:
+        return StoreError(f"{self.folder} is damaged: {problem}")
 
     def _read(self, name: str) -> bytes:
         try:
@@ -118,55 +226,29 @@ class Run:
                 raise Damaged(f"{name} does not belong to it")
             content = read(self.folder / name)
             if sha256(content) != self._checksums[name]:
-                raise Damaged(f"{name} does not agree with its checksum")
+                raise Damaged(f"{name} does not match its checksum")
         except Damaged as error:
-            raise StoreError(f"{self.folder} is damaged: {error}") from error
+            raise self._damaged(error) from error
         return content
 
-    def _json(self, name: str, *needed: str) -> dict[str, Any]:
-        content = self._read(name)
-        return self._whole(name, lambda: [parse_json(content, name)], needed)[0]
+    def _read_json(self, name: str, *needed: str) -> Record:
+        return self._parse(name, lambda content, name: [parse_json(content, name)], needed)[0]
 
-    def _lines(self, name: str, *needed: str) -> list[dict[str, Any]]:
-        content = self._read(name)
-        return self._whole(name, lambda: _parse_lines(content, name), needed)
+    def _read_lines(self, name: str, *needed: str) -> list[Record]:
+        return self._parse(name, parse_lines, needed)
 
-    def _whole(
-        self, name: str, parse: Callable[[], list[dict[str, Any]]], needed: Sequence[str]
-    ) -> list[dict[str, Any]]:
-        """Who can change a file can change its checksum, too: that alone says nothing."""
+    def _parse(self, name: str, parse: Parse, needed: Sequence[str]) -> list[Record]:
+        """Check the fields too: whoever changes a file can change its checksum."""
+        content = self._read(name)
         try:
-            records = parse()
+            records = parse(content, name)
             for record in records:
                 if missing := [field for field in needed if field not in record]:
                     raise Damaged(f"{name} has no {', '.join(missing)}")
         except Damaged as error:
-            raise StoreError(f"{self.folder} is damaged: {error}") from error
+            raise self._damaged(error) from error
         return records
 
 
-def _arranged(rows: Sequence[Mapping[str, Any]], last: int) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What the model does, by split and metric; what was restored at the end, by site, role and metric."""
-    metrics: dict[str, Any] = {"unseen": {}, "dev": {}}
-    homes = {"test": metrics, "test_unseen": metrics["unseen"], "dev": metrics["dev"]}
-    restored: dict[str, Any] = {}
-    splits = {row["split"] for row in rows if row.get("corrupted") is not None and row["step"] == last}
-    end = ("test" if "test" in splits else "dev", last)  # where the verdict comes from
-    for row in rows:
-        numbers = {name: row[name] for name in ("value", "n", "low", "high")}
-        if row.get("corrupted") is None:
-            homes[row["split"]][row["metric"]] = numbers
-        elif (row["split"], row["step"]) == end and row["condition"] == "restored" and row["metric"] in SHOWN:
-            restored.setdefault(row["site"], {}).setdefault(row["role"], {})[row["metric"]] = numbers
-    return metrics, restored
-
-
-def _parse_lines(text: bytes, name: str) -> list[dict[str, Any]]:
-    try:
-        records = [json.loads(line) for line in text.splitlines()]
-        canonical_json(records)  # refuses what is no number; all at once, for a call takes longer than a line
-    except (ValueError, RecursionError) as error:
-        raise Damaged(f"{name} is not what was written") from error
-    if not all(isinstance(record, dict) for record in records):
-        raise Damaged(f"{name} is not what was written")
-    return records
+def _numbers(row: Measurement) -> dict[str, float]:
+    return {"value": row.value, "n": row.n, "low": row.low, "high": row.high}

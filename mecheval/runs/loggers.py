@@ -9,12 +9,12 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from mecheval.core.errors import InvalidInput
-from mecheval.runs.experiment import Experiment
 from mecheval.core.options import did_you_mean
+from mecheval.runs.experiment import Experiment
 from mecheval.training.config import Row
 
 if TYPE_CHECKING:
-    from mecheval.runs.session import Watcher
+    from mecheval.runs.run import Watcher
 
 notes = logging.getLogger("mecheval")
 

@@ -1,4 +1,4 @@
-"""Fields of an experiment as people write them: `train.lr=3e-3` on a command line, TOML in a file."""
+"""Fields of an experiment as people write them: `train.lr=3e-3` as words, TOML in a file."""
 
 import re
 import tomllib
@@ -10,77 +10,108 @@ from typing import Any
 from mecheval.core.errors import InvalidInput
 from mecheval.core.options import format_value
 from mecheval.core.spec import Scalar, parse_scalar
+from mecheval.models.registries import mixers
+from mecheval.plugins import registered
+from mecheval.runs.experiment import Experiment
+from mecheval.tasks import tasks
 
-OVERRIDE = re.compile(r"([A-Za-z_][A-Za-z0-9_.]*)=(.*)", re.DOTALL)
+NAMED = {"task": tasks, "model.architecture": mixers}  # specs, with options of their own
+_OVERRIDE = re.compile(r"([A-Za-z_][A-Za-z0-9_.]*)=(.*)", re.DOTALL)
 _HEADER = re.compile(r"\s*\[([^\[\]]+)\]\s*(#.*)?$")
 _LINE = re.compile(r"\s*([A-Za-z0-9_.\"' -]+?)\s*=")
 
 
 @dataclass(frozen=True)
 class Written:
-    """Values by dotted name, and where each was written."""
+    """Values by dotted name, and the place where each was written."""
 
     values: Mapping[str, Any] = field(default_factory=dict)
     places: Mapping[str, str] = field(default_factory=dict)
 
     def __or__(self, later: "Written") -> "Written":
-        """What is written later wins."""
+        """Join two; the later one wins."""
         kept = {name: place for name, place in self.places.items() if name not in later.values}
         return Written({**self.values, **later.values}, {**kept, **later.places})
 
 
+def read_experiment(words: Sequence[str], file: Path | None) -> Experiment:
+    """Build the experiment of a command line: `TASK MODEL` or a file, and `field=value` words."""
+    names = [word for word in words if not _OVERRIDE.fullmatch(word)]
+    if len(names) not in (0, 2) or not (names or file):
+        text = " ".join(names) or "nothing"
+        example = "'mecheval run recall mamba'"
+        raise InvalidInput(f"{text!r} must be TASK and MODEL, as in {example}; or use --file")
+    overrides = from_words([word for word in words if _OVERRIDE.fullmatch(word)])
+    if names:
+        positional = dict(zip(NAMED, names, strict=True))
+        if twice := sorted(positional.keys() & overrides.values.keys()):
+            both = {name: (positional[name], overrides.values[name]) for name in twice}
+            raise InvalidInput(f"{n} is given twice: {a!r} and {b!r}" for n, (a, b) in both.items())
+        overrides = Written(positional) | overrides
+    written = from_toml(file) | overrides if file else overrides
+    values = dict(written.values)
+    for name, registry in NAMED.items():
+        if ".py:" in str(values.get(name)):  # a class in a file
+            values[name] = registered(registry, values[name])
+    return Experiment.of(values, written.places)
+
+
 def from_words(words: Sequence[str]) -> Written:
-    """`name=value` each; every word that is none is reported."""
+    """Parse `name=value` words; report every word that is not one."""
     values: dict[str, Scalar] = {}
+    places: dict[str, str] = {}
     problems = []
     for word in words:
-        found = OVERRIDE.fullmatch(word)
-        if not found:
+        match = _OVERRIDE.fullmatch(word)
+        if not match:
             problems.append(f"{word!r} must read field=value, as in 'train.lr=3e-3'")
-        elif found[1] in values:
-            problems.append(f"{found[1]} is given twice: {values[found[1]]!r} and {found[2]!r}")
-        else:
-            try:
-                values[found[1]] = found[2] if found[1] in TEXTS else parse_scalar(found[2])
-            except ValueError:
-                problems.append(f"{word!r} must give a number, true, false or text")
+            continue
+        name, text = match.groups()
+        if name in values:
+            problems.append(f"{name} is given twice: {values[name]!r} and {text!r}")
+            continue
+        try:
+            values[name] = text if name in NAMED else parse_scalar(text)
+        except ValueError:
+            problems.append(f"{word!r} must give a number, true, false or text")
+            continue
+        # an error begins with name=value, which is the place unless it was typed differently
+        if name not in NAMED and word != f"{name}={format_value(values[name])}":
+            places[name] = word
     if problems:
         raise InvalidInput(problems)
-    # an error opens with name=value, which is the place, unless it was typed in another way
-    typed = {word.partition("=")[0]: word for word in words}
-    return Written(values, {n: typed[n] for n, v in values.items() if n not in TEXTS and typed[n] != f"{n}={format_value(v)}"})
-
-
-TEXTS = ("task", "model.architecture")  # specs, with options of their own
+    return Written(values, places)
 
 
 def from_toml(file: Path) -> Written:
-    """The fields of a TOML file; tables and dotted keys are the same thing."""
+    """Read the fields of a TOML file; tables and dotted keys are equivalent."""
     try:
         text = file.read_text(encoding="utf-8")
-        values = dict(_flat(tomllib.loads(text)))
+        values = dict(_flatten(tomllib.loads(text)))
     except (OSError, UnicodeDecodeError) as error:
-        raise InvalidInput(f"file={str(file)!r} cannot be read: {getattr(error, 'strerror', None) or error}") from error
-    except (ValueError, RecursionError) as error:  # a number or a nesting that Python refuses to read, too
-        raise InvalidInput(f"{file}: no TOML: {error}") from error
+        reason = getattr(error, "strerror", None) or error
+        raise InvalidInput(f"file={str(file)!r} cannot be read: {reason}") from error
+    except (ValueError, RecursionError) as error:  # also a number or a nesting too large for Python
+        raise InvalidInput(f"{file}: not TOML: {error}") from error
     lines = _lines(text)
-    return Written(values, {name: f"{file}:{lines[name]}" if name in lines else str(file) for name in values})
+    places = {name: f"{file}:{lines[name]}" if name in lines else str(file) for name in values}
+    return Written(values, places)
 
 
-def _flat(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+def _flatten(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     for name, value in table.items():
         if isinstance(value, dict):
-            yield from _flat(value, f"{prefix}{name}.")
+            yield from _flatten(value, f"{prefix}{name}.")
         else:
             yield f"{prefix}{name}", value
 
 
 def _lines(text: str) -> dict[str, int]:
-    """Which line gives which field, where the file is written in the usual way."""
-    found, table = {}, ""
+    """Return the line number of each field, where the file is written in the usual way."""
+    numbers, table = {}, ""
     for number, line in enumerate(text.splitlines(), 1):
         if header := _HEADER.match(line):
             table = header[1].strip() + "."
         elif entry := _LINE.match(line):
-            found[table + re.sub(r"[\s\"']", "", entry[1])] = number
-    return found
+            numbers[table + re.sub(r"[\s\"']", "", entry[1])] = number
+    return numbers

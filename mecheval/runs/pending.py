@@ -1,4 +1,4 @@
-"""A run on its way: a folder with a lock, an experiment and checkpoints, renamed when everything is in it."""
+"""A pending run: a locked folder with an experiment and checkpoints, renamed when complete."""
 
 import fcntl
 import os
@@ -10,18 +10,18 @@ from pathlib import Path
 from typing import Any
 
 from mecheval.core.errors import StoreError
-from mecheval.runs.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
+from mecheval.core.spec import canonical_json
 from mecheval.runs.files import Damaged, read, read_json, remove, sha256, sync, write, write_json
 from mecheval.runs.finished import CHECKSUMS, NAME, PARTIAL, Run
-from mecheval.core.spec import canonical_json
 
 ERROR, PROGRESS = "error.json", "progress.json"
 FAILED = ("error", "killed", "timeout")
+Record = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Workplace:
-    """`final` is where the run will be; until then it is in `folder`."""
+class PendingRun:
+    """A run that is not finished: it will be in `final`, and until then it is in `folder`."""
 
     final: Path
 
@@ -30,102 +30,107 @@ class Workplace:
         return self.final.with_name(self.final.name + PARTIAL)
 
     @property
+    def checkpoints(self) -> Path:
+        return self.folder / "checkpoints"
+
+    @property
     def finished(self) -> Run | None:
         return Run(self.final) if os.path.lexists(self.final) else None
 
     @contextmanager
-    def claimed(self) -> Iterator[None]:
-        """The folder, locked; another process that comes is turned away. The lock goes with the process."""
+    def claim(self) -> Iterator[None]:
+        """Create and lock the folder; raise StoreError if another process has it."""
         with locked(self.folder):
             try:
                 yield
             finally:
-                if self.finished and self.folder.is_dir():  # another process was quicker: ours is empty
+                # another process finished the run before we had the lock: our folder is empty
+                if self.finished and self.folder.is_dir():
                     with suppress(OSError):
                         self.folder.rmdir()
 
-    def recovered(self) -> Run | None:
-        """The run, if everything was written when its process was killed: then only the new name is missing."""
+    def recover(self) -> Run | None:
+        """Finish a run whose process was killed when only the rename was missing."""
         try:
             Run(self.folder).verify()
         except StoreError:
             return None
-        return self._renamed()
+        return self._rename()
 
-    def begin(self, experiment: Mapping[str, Any], made_by: Mapping[str, Any]) -> None:
-        """Says whose folder this is, or refuses one that is another's."""
-        for name, mine in (("experiment.json", experiment), ("made_by.json", made_by)):
+    def begin(self, experiment: Record, made_by: Record) -> None:
+        """Write what the folder is for, or refuse one that is for something else."""
+        for name, record in (("experiment.json", experiment), ("made_by.json", made_by)):
             path = self.folder / name
             if not os.path.lexists(path):
-                write_json(path, mine)
+                write_json(path, record)
                 continue
             try:
-                theirs = read_json(path)
+                written = read_json(path)
             except Damaged as error:
-                raise StoreError(f"{self.folder} is damaged: {error}; remove it to start again") from error
-            refuse_differences(self.folder, theirs, mine)
+                message = f"{self.folder} is damaged: {error}; remove it to start again"
+                raise StoreError(message) from error
+            check_same(self.folder, written, record)
         remove(self.folder / ERROR)
-        checkpoints = self.folder / "checkpoints"
-        if checkpoints.is_symlink():
-            raise StoreError(f"{checkpoints} is a link; remove it to start again")
+        if self.checkpoints.is_symlink():
+            raise StoreError(f"{self.checkpoints} is a link; remove it to start again")
         try:
-            checkpoints.mkdir(exist_ok=True)
+            self.checkpoints.mkdir(exist_ok=True)
             sync(self.folder)
         except OSError as error:
             raise StoreError(f"{self.folder} cannot be used: {error.strerror}") from error
 
-    def save(self, checkpoint: Checkpoint) -> None:
-        save_checkpoint(self.folder / "checkpoints", checkpoint)
+    def record_error(self, error: Record) -> None:
+        """Keep the error that ended this attempt; rerun the same command to try again."""
+        write_json(self.folder / ERROR, error)
 
-    def load(self) -> tuple[Checkpoint | None, list[str]]:
-        return load_checkpoint(self.folder / "checkpoints")
-
-    def note(self, status: Mapping[str, Any]) -> None:
-        """The error it ended in; the same command tries again."""
-        write_json(self.folder / ERROR, status)
-
-    def fail(self, experiment: Mapping[str, Any], made_by: Mapping[str, Any], status: str, reason: str) -> None:
-        """Keeps why there is no run, for a process that could not say it."""
-        with self.claimed():
+    def fail(self, experiment: Record, made_by: Record, status: str, reason: str) -> None:
+        """Record why there is no run, for a process that could not do so itself."""
+        with self.claim():
             if not self.finished:
                 self.begin(experiment, made_by)
-                self.note({"status": status, "reason": reason})
+                self.record_error({"status": status, "reason": reason})
 
     def receive(self, files: Mapping[str, bytes]) -> Run:
-        """The run that another machine made, from the content of its files."""
-        if strange := [name for name in files if not NAME.fullmatch(name)]:
-            raise StoreError(f"{self.folder} cannot be filled: {strange[0]!r} is no file of a run")
-        with self.claimed():
-            if found := self.finished:
-                return found
+        """Write a run that was made elsewhere, from the content of its files."""
+        for name in files:
+            if not NAME.fullmatch(name):
+                raise StoreError(f"{self.folder} cannot be filled: {name!r} is not a file of a run")
+        with self.claim():
+            if run := self.finished:
+                return run
             for name, content in files.items():
                 write(self.folder / name, content)
-            if not (found := self.recovered()):
-                raise StoreError(f"{self.folder} cannot be filled: what came is no whole run")
-            return found
+            if run := self.recover():
+                return run
+        raise StoreError(f"{self.folder} cannot be filled: the files are not a complete run")
 
     def finish(
         self,
-        records: Mapping[str, Mapping[str, Any]],
-        tables: Mapping[str, Sequence[Mapping[str, Any]]],
+        records: Mapping[str, Record],
+        tables: Mapping[str, Sequence[Record]],
         files: Mapping[str, bytes],
     ) -> Run:
-        """Writes what is to be kept and renames the folder, once everything is on the disk."""
-        for name, record in records.items():
-            write_json(self.folder / f"{name}.json", record)
-        for name, rows in tables.items():
-            write(self.folder / f"{name}.jsonl", "".join(canonical_json(row) + "\n" for row in rows).encode())
+        """Write everything that is kept, then rename the folder."""
+        names = ["experiment.json", *files]
+        for stem, record in records.items():
+            names.append(f"{stem}.json")
+            write_json(self.folder / names[-1], record)
+        for stem, rows in tables.items():
+            names.append(f"{stem}.jsonl")
+            lines = "".join(canonical_json(row) + "\n" for row in rows)
+            write(self.folder / names[-1], lines.encode())
         for name, content in files.items():
             write(self.folder / name, content)
-        kept = [*(f"{name}.json" for name in ("experiment", *records)), *(f"{name}.jsonl" for name in tables), *files]
         try:
-            checksums = {name: sha256(read(self.folder / name)) for name in sorted(kept)}
+            checksums = {name: sha256(read(self.folder / name)) for name in sorted(names)}
         except Damaged as error:
             raise StoreError(f"{self.folder} is damaged: {error}") from error
         write_json(self.folder / CHECKSUMS, checksums)
-        return self._renamed()
+        run = self._rename()
+        vars(run)["row_records"] = list(tables["rows"])  # not read back: they were just written
+        return run
 
-    def _renamed(self) -> Run:
+    def _rename(self) -> Run:
         kept = {*read_json(self.folder / CHECKSUMS), CHECKSUMS}
         for path in self.folder.iterdir():
             if path.name not in kept:
@@ -134,20 +139,25 @@ class Workplace:
             self.folder.rename(self.final)
             sync(self.final.parent)
         except OSError as error:
-            raise StoreError(f"{self.folder} cannot be renamed to {self.final}: {error.strerror}") from error
+            message = f"{self.folder} cannot be renamed to {self.final}: {error.strerror}"
+            raise StoreError(message) from error
         return Run(self.final)
 
 
-def refuse_differences(folder: Path, theirs: Mapping[str, Any], mine: Mapping[str, Any]) -> None:
-    names = sorted(name for name in {*theirs, *mine} if theirs.get(name) != mine.get(name))
-    if names:
-        found = ", ".join(f"{name} was {theirs.get(name)!r} and is {mine.get(name)!r}" for name in names)
-        raise StoreError(f"{folder} was made by another: {found}; remove it or take another folder")
+def check_same(folder: Path, before: Record, now: Record) -> None:
+    """Raise StoreError if a folder's experiment or `made_by` differs from the one at hand."""
+    differences = []
+    for name in sorted({*before, *now}):
+        if before.get(name) != now.get(name):
+            differences.append(f"{name} was {before.get(name)!r} and is {now.get(name)!r}")
+    if differences:
+        what = f"{folder} belongs to another run: {', '.join(differences)}"
+        raise StoreError(f"{what}; remove it or use another folder")
 
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """The folder, made if it is not there; StoreError if another process has it. The lock goes with the process."""
+    """Create and lock a folder; StoreError if it is locked. The lock ends with the process."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         sync(folder.parent)
@@ -162,7 +172,7 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def in_use(folder: Path) -> bool:
-    """Whether a process works there now."""
+    """Tell whether a process has locked the folder."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -174,10 +184,10 @@ def in_use(folder: Path) -> bool:
 
 
 def _lock(descriptor: int, folder: Path) -> None:
-    for _ in range(10):  # somebody may only be looking, which takes no time: see `in_use`
+    for _ in range(10):  # `in_use` may hold the lock for a moment
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return
         except OSError:
             time.sleep(0.01)
-    raise StoreError(f"{folder} is in use by another process; wait for it or take another folder")
+    raise StoreError(f"{folder} is in use by another process; wait for it or use another folder")

@@ -1,4 +1,8 @@
-"""Where, when and with what a run was made. `made_by` is what could change its bits; the rest is for the record."""
+"""Provenance of a run: where, when and with what it was made.
+
+`made_by` is the part that could change its bits: versions, device, threads and imported files. A
+run is only resumed or reused with the same `made_by`. The rest is for the record.
+"""
 
 import os
 import platform
@@ -13,17 +17,19 @@ from pathlib import Path
 from typing import Any
 
 PACKAGES = ("mecheval", "torch", "numpy", "numba", "scipy")
+_RSS_UNIT = 1 if sys.platform == "darwin" else 1024
 
 
 def made_by(device: str, threads: int, plugins: Mapping[str, str]) -> dict[str, Any]:
-    """`plugins` are the checksums of the files that were run first, by name."""
-    found = {name: version(name) for name in PACKAGES}
-    return {**found, "device": device, "threads": threads, "flush_denormal": True, "plugins": dict(plugins)}
+    """Return what could change the bits of a run; `plugins` are checksums of the imported files."""
+    versions = {name: version(name) for name in PACKAGES}
+    options = {"device": device, "threads": threads, "flush_denormal": True}
+    return {**versions, **options, "plugins": dict(plugins)}
 
 
 @dataclass
 class Clock:
-    """Seconds of all processes that worked at a run, those that were killed included up to their last checkpoint."""
+    """The seconds of all processes of a run; a killed one counts up to its last checkpoint."""
 
     wall: float = 0.0
     cpu: float = 0.0
@@ -36,19 +42,21 @@ class Clock:
         return {"wall": self.wall + wall, "cpu": self.cpu + cpu, "sessions": self.sessions}
 
     @classmethod
-    def going_on(cls, before: Mapping[str, Any]) -> "Clock":
+    def resume(cls, before: Mapping[str, Any]) -> "Clock":
+        """Start the next session of a clock that was read and saved."""
         return cls(before["wall"], before["cpu"], before["sessions"] + 1)
 
 
 def provenance(made: Mapping[str, Any], clock: Clock, started: str) -> dict[str, Any]:
-    taken = clock.read()
+    """Return the content of `provenance.json`; `made` is the run's `made_by`."""
+    seconds = clock.read()
     return {
         "made_by": made,
         "started": started,
         "finished": timestamp(),
-        "wall_seconds": taken["wall"],
-        "cpu_seconds": taken["cpu"],
-        "sessions": taken["sessions"],
+        "wall_seconds": seconds["wall"],
+        "cpu_seconds": seconds["cpu"],
+        "sessions": seconds["sessions"],
         "peak_memory_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _RSS_UNIT,
         "python": platform.python_version(),
         "system": platform.platform(),
@@ -58,30 +66,25 @@ def provenance(made: Mapping[str, Any], clock: Clock, started: str) -> dict[str,
     }
 
 
-_RSS_UNIT = 1 if sys.platform == "darwin" else 1024
-
-
 def timestamp() -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 
 def _processor() -> str:
     info = Path("/proc/cpuinfo")
-    lines = info.read_text().splitlines() if info.exists() else []
-    named = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return named[0] if named else platform.processor()
+    for line in info.read_text().splitlines() if info.exists() else ():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.processor()
 
 
 def _commit() -> str | None:
-    """Of the checkout this package is in, if it is in one."""
+    """Return the commit of the checkout this package is in, if it is in one."""
     root = Path(__file__).parents[2]
     if not (root / ".git").exists():
         return None
+    command = ["git", "-C", str(root), "rev-parse", "HEAD"]
     try:
-        done = subprocess.run(["git", "-C", root, "rev-parse", "HEAD"], capture_output=True, text=True, check=True)
-    except (
-        OSError,
-        subprocess.CalledProcessError,
-    ):  # no git here, or a broken checkout: then there is no commit to name
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):  # git is missing, or the checkout is broken
         return None
-    return done.stdout.strip()

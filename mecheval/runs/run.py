@@ -1,32 +1,59 @@
-"""Carries an experiment out: trains, measures, keeps. The same experiment gives the same bytes, killed or not.
+"""The life of a run: open or resume, train, evaluate, save, finish.
 
-A model that is there already is trained by `fit`, without an experiment.
+The same experiment gives the same bytes, however often it is stopped and resumed.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+import logging
+import math
+import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
+import numpy as np
 import torch
+from jaxtyping import Bool
+from numpy import ndarray
+from torch import Tensor
 
-from mecheval.core.errors import CheckFailed, InvalidInput, MechevalError, RunFailed
-from mecheval.runs.experiment import Experiment, Settings
+from mecheval.core.errors import Interrupted, MechevalError, RunFailed, StoreError
+from mecheval.interventions.grid import GridOptions
+from mecheval.interventions.grid_eval import evaluate_grid, missing_sites
+from mecheval.interventions.verdict import Verdict
 from mecheval.metrics.behaviour import behaviour
-from mecheval.models.build import Model
-from mecheval.models.check import check_architecture
-from mecheval.models.check_model import check_whole
-from mecheval.runs.provenance import made_by
+from mecheval.metrics.measurement import Measurement
+from mecheval.models.build import Model, build_model
+from mecheval.runs.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
+from mecheval.runs.experiment import Experiment, Settings
+from mecheval.runs.files import pack_tensors
 from mecheval.runs.finished import Run
-from mecheval.runs.pending import Workplace, refuse_differences
-from mecheval.runs.session import Session, Watcher
-from mecheval.tasks.task import Task
+from mecheval.runs.fit import check_third_party, prepared
+from mecheval.runs.pending import PendingRun, check_same
+from mecheval.runs.provenance import Clock, made_by, provenance, timestamp
+from mecheval.runs.signals import on_stop
+from mecheval.tasks.dataset_stats import texts
+from mecheval.tasks.documents import Documents
+from mecheval.tasks.splits import Split
 from mecheval.training.batches import Batches
-from mecheval.training.config import Row, TrainConfig
-from mecheval.training.train import Training, train
+from mecheval.training.config import Row
+from mecheval.training.train import Diverged, Training, train
 
-LOOKED_AT = 256  # documents of dev, at each line of a curve
-LARGEST = 33_000_000  # bytes; glibc learns from no larger block
+logger = logging.getLogger("mecheval")
+SPLITS: dict[str, tuple[Split, ...]] = {"test": ("test",), "dev": ("dev",), "both": ("dev", "test")}
+SCORES = ("accuracy", "likelihood")  # left out of the curve of a diverged run
+
+
+@runtime_checkable
+class Watcher(Protocol):
+    """Follows a run: a progress bar, a logger."""
+
+    def start(self, experiment: Experiment, step: int) -> None: ...
+
+    def log(self, step: int, loss: float, row: Row | None) -> None:
+        """Receive every step; `row` is the new line of the curve, if there is one."""
+        ...
+
+    def finish(self, status: str) -> None: ...
 
 
 def run(
@@ -35,88 +62,185 @@ def run(
     settings: Settings = Settings(),  # noqa: B008, it is frozen
     watchers: Sequence[Watcher] = (),
 ) -> Run:
-    """The finished run in a folder of `out`: made now, gone on with after a kill, or as it was found."""
+    """Return the run of an experiment in a folder of `out`: train it, resume it or read it."""
     made = made_by(settings.device, settings.threads, settings.plugins)
-    place = Workplace(Path(out) / experiment.name)
-    if found := place.finished:
-        return _as_found(found, experiment, made)
+    pending = PendingRun(Path(out) / experiment.name)
+    if finished := pending.finished:
+        return _check_finished(finished, experiment, made)
     with prepared(settings):
-        _check_strangers(experiment)
-        return _in_place(experiment, place, made, settings, watchers)
+        check_third_party(experiment)
+        with pending.claim():
+            if finished := pending.finished or pending.recover():
+                return _check_finished(finished, experiment, made)
+            pending.begin(experiment.record(), made)
+            session = Session(experiment, pending, settings, watchers)
+            try:
+                return session.complete(made)
+            except MechevalError:
+                raise
+            except Exception as error:
+                reason = f"step {session.training.step}: {type(error).__name__}: {error}"
+                pending.record_error({"reason": reason})
+                raise RunFailed(f"{pending.folder}: {reason}") from error
 
 
-def fit(
-    model: Model,
-    task: Task,
-    *,
-    steps: int,
-    lr: float = 1e-3,
-    batch: int = 32,
-    seed: int = 0,
-    every: int = 100,
-    stop: float | None = None,
-) -> list[Row]:
-    """Trains a model where it is, on fresh documents, and keeps nothing: no experiment, no folder. Returns the curve, a
-    line for each `every` steps; an accuracy of `stop` on dev ends it."""
-    config = TrainConfig(documents=0, steps=steps, lr=lr, batch=batch, stop=stop)
-    training, dev = Training.start(model, config), task.documents(seed, "dev", 0, LOOKED_AT)
-    with prepared(Settings()):
-        for _ in train(training, config, Batches(task, seed, config), lambda m: behaviour(m, dev).means(), every):
-            pass
-    return training.curve
+class Session:
+    """The work of one process on a run, from the newest whole checkpoint or from step 0."""
 
+    def __init__(
+        self,
+        experiment: Experiment,
+        pending: PendingRun,
+        settings: Settings,
+        watchers: Sequence[Watcher],
+    ) -> None:
+        self.experiment, self.pending = experiment, pending
+        self.settings, self.watchers = settings, watchers
+        self.clock, self.started = Clock(), timestamp()
+        self.emergence: list[dict[str, Any]] = []  # rows of the grids made during training
+        task, seed = experiment.task, experiment.seed
+        model = build_model(experiment.model, task.vocab_size, seed).to(settings.device)
+        if experiment.eval.grid != "none" and (reason := missing_sites(model)):
+            logger.warning("%s: %s", experiment.model.architecture, reason)
+        self.training = Training.start(model, experiment.train)
+        self.batches = Batches(task, seed, experiment.train)
+        checkpoint, problems = load_checkpoint(pending.checkpoints)
+        for problem in problems:
+            logger.warning("%s: %s; an earlier one is used", pending.folder, problem)
+        if checkpoint:
+            self._resume(checkpoint)
 
-def _in_place(
-    experiment: Experiment,
-    place: Workplace,
-    made: Mapping[str, Any],
-    settings: Settings,
-    watchers: Sequence[Watcher],
-) -> Run:
-    with place.claimed():
-        if found := place.finished or place.recovered():
-            return _as_found(found, experiment, made)
-        place.begin({"key": experiment.key, **experiment.fields()}, made)
-        session = Session.open(experiment, place, settings.device, watchers)
+    def _resume(self, checkpoint: Checkpoint) -> None:
+        numbers, device = checkpoint.numbers, self.settings.device
         try:
-            return session.carry_out(settings.save_every, made)
-        except MechevalError:
-            raise
-        except Exception as error:
-            reason = f"step {session.training.step}: {type(error).__name__}: {error}"
-            place.note({"reason": reason})
-            raise RunFailed(f"{place.folder}: {reason}") from error
+            _check_tensors(checkpoint.tensors, self.training)
+            tensors = {name: tensor.to(device) for name, tensor in checkpoint.tensors.items()}
+            self.training.restore(tensors, numbers)
+            self.clock, self.started = Clock.resume(numbers["clock"]), numbers["started"]
+            self.emergence = list(numbers["emergence"])
+        except (KeyError, TypeError, ValueError, RuntimeError) as error:
+            reason = f"its checkpoint is of another experiment: {error}"
+            message = f"{self.pending.folder} is damaged: {reason}; remove it to start again"
+            raise StoreError(message) from error
+
+    def complete(self, made: Mapping[str, Any]) -> Run:
+        """Train to the end, measure and keep the run."""
+        training, ended = self.training, "not finished"
+        status: dict[str, Any] = {"status": "done", "key": self.experiment.key}
+        records: dict[str, Mapping[str, Any]] = {"status": status}
+        rows: list[dict[str, Any]] = []
+        files: dict[str, bytes] = {}
+        for watcher in self.watchers:
+            watcher.start(self.experiment, training.step)
+        try:
+            try:
+                self._train()
+                rows, verdict = self._measure()
+                if verdict:
+                    records["verdict"] = verdict.to_dict()
+                files["weights.safetensors"] = pack_tensors(training.model.state_dict())
+                files["optimiser.safetensors"] = pack_tensors(training.optimiser_tensors())
+            except Diverged as error:
+                status |= {"status": "diverged", "reason": str(error)}
+                training.curve = [_without_scores(row) for row in training.curve]
+            status["steps"] = training.step
+            records["provenance"] = provenance(made, self.clock, self.started)
+            tables = {"curve": training.curve, "rows": rows}
+            finished = self.pending.finish(records, tables, files)
+            ended = finished.status
+            return finished
+        finally:
+            for watcher in self.watchers:
+                watcher.finish(ended)
+
+    def _train(self) -> None:
+        """Train to the end or to a stop signal; save on the way and at the end."""
+        training, config, dev = self.training, self.experiment.eval, self._documents("dev")
+        every, batches = config.every, self.batches
+
+        def evaluate(model: Model) -> Row:
+            return behaviour(model, dev).means()
+
+        saved, signals = time.monotonic(), list[int]()
+        with on_stop(signals.append):
+            for row in train(training, self.experiment.train, batches, evaluate, every):
+                if row and config.grid_every and len(training.curve) % config.grid_every == 0:
+                    self.emergence += [cell.to_dict() for cell in self._grid("dev")[0]]
+                for watcher in self.watchers:
+                    watcher.log(training.step, training.loss, row)
+                if signals or time.monotonic() - saved >= self.settings.save_every:
+                    save_checkpoint(self.pending.checkpoints, self.checkpoint)
+                    saved = time.monotonic()
+                if signals:
+                    stopped = f"stopped at step {training.step} of {self.experiment.train.total}"
+                    rerun = "rerun the same command to resume"
+                    raise Interrupted(f"{stopped}; {self.pending.folder} is saved, {rerun}")
+            save_checkpoint(self.pending.checkpoints, self.checkpoint)
+
+    @property
+    def checkpoint(self) -> Checkpoint:
+        """Everything that a process needs to resume here."""
+        numbers = {**self.training.numbers(), "clock": self.clock.read(), "started": self.started}
+        return Checkpoint(self.training.tensors(), {**numbers, "emergence": self.emergence})
+
+    def _measure(self) -> tuple[list[dict[str, Any]], Verdict | None]:
+        """Measure dev, test and the unseen documents of test, then the grids and the verdict."""
+        step, rows, verdict = self.training.step, list[Measurement](), None
+        for split in ("dev", "test"):
+            docs = self._documents(split)
+            scores = behaviour(self.training.model, docs)
+            if not math.isfinite(scores.loss.sum()):
+                raise Diverged(step, f"{split}_loss is {scores.loss.mean()}")
+            rows += scores.rows(split, step)
+        rows += scores.rows("test_unseen", step, self._unseen(docs))
+        splits = SPLITS[self.experiment.eval.grid_split]
+        # the last grid on dev may repeat one that was made during training
+        earlier = [row for row in self.emergence if "dev" not in splits or row["step"] < step]
+        records = [row.to_dict() for row in rows] + earlier
+        for split in splits:
+            cells, verdict = self._grid(split)
+            records += [cell.to_dict() for cell in cells]
+        return records, verdict
+
+    def _grid(self, split: Split) -> tuple[list[Measurement], Verdict | None]:
+        config, task, seed = self.experiment.eval, self.experiment.task, self.experiment.seed
+        if config.grid == "none":
+            return [], None
+        options = GridOptions(site=config.grid, documents=config.grid_documents)
+        result = evaluate_grid(self.training.model, task, options, seed=seed, split=split)
+        return result.rows(self.training.step), result.verdict
+
+    def _unseen(self, docs: Documents) -> Bool[ndarray, " n"]:
+        """Tell which documents did not occur in training."""
+        names = texts(docs)
+        remaining = set(names)
+        for block in self.batches.blocks(self.training.step):
+            remaining.difference_update(texts(block))
+        return np.array([name in remaining for name in names])
+
+    def _documents(self, split: Split) -> Documents:
+        count = self.experiment.eval.documents
+        return self.experiment.task.documents(self.experiment.seed, split, 0, count)
 
 
-@contextmanager
-def prepared(settings: Settings) -> Iterator[None]:
-    """The process as a run wants it: so many threads, and no denormal numbers, which decaying states make and which are
-    many times slower. Left as it was found, but for what glibc learns: having freed a large block, it keeps what a step
-    frees for the next one, which would otherwise fetch it page by page."""
-    if settings.device != "cpu" and not getattr(torch, settings.device).is_available():
-        raise InvalidInput(f"device={settings.device} must be there; torch sees none, cpu always is")
-    threads, flushed = torch.get_num_threads(), bool(torch.tensor(1e-310, dtype=torch.float64) * 1 == 0)
-    torch.set_num_threads(settings.threads)
-    torch.set_flush_denormal(True)
-    torch.empty(LARGEST, dtype=torch.uint8)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
-        torch.set_flush_denormal(flushed)
+def _check_finished(finished: Run, experiment: Experiment, made: Mapping[str, Any]) -> Run:
+    check_same(finished.folder, finished.record, experiment.record())
+    check_same(finished.folder, finished.provenance["made_by"], made)
+    finished.verify()
+    return finished
 
 
-def _as_found(found: Run, experiment: Experiment, made: Mapping[str, Any]) -> Run:
-    refuse_differences(found.folder, found.experiment, {"key": experiment.key, **experiment.fields()})
-    refuse_differences(found.folder, found.provenance["made_by"], made)
-    found.verify()
-    return found
+def _check_tensors(tensors: Mapping[str, Tensor], training: Training) -> None:
+    """Check names, shapes and types: the fused optimiser would read beyond the end of a tensor."""
+    known = {f"model.{name}": tensor for name, tensor in training.model.state_dict().items()}
+    for name, parameter in training.model.named_parameters():
+        known |= {f"optimiser.{key}.{name}": parameter for key in ("exp_avg", "exp_avg_sq")}
+        known[f"optimiser.step.{name}"] = torch.zeros(())
+    for name, tensor in tensors.items():
+        shape = (tensor.shape, tensor.dtype)
+        if name not in known or shape != (known[name].shape, known[name].dtype):
+            raise ValueError(f"{name} is {tensor.dtype} {tuple(tensor.shape)}")
 
 
-def _check_strangers(experiment: Experiment) -> None:
-    """A mixer or a model that sees the future would make every number false."""
-    check_architecture(experiment.model.architecture, experiment.model.d_model)
-    try:
-        check_whole(experiment.model)
-    except CheckFailed as error:
-        raise InvalidInput(str(error).splitlines()) from error
+def _without_scores(row: Row) -> Row:
+    return {name: value for name, value in row.items() if name not in SCORES}

@@ -1,4 +1,4 @@
-"""Being asked to stop, by Ctrl-C or by SIGTERM."""
+"""Requests to stop, by Ctrl-C or by SIGTERM."""
 
 import signal
 import threading
@@ -10,19 +10,18 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 @contextmanager
-def on_stop(do: Callable[[int], object]) -> Iterator[None]:
-    """Calls `do` with the number of a signal to stop, instead of what is done otherwise. Only the main thread can
-    listen."""
+def on_stop(handler: Callable[[int], object]) -> Iterator[None]:
+    """Call `handler` with the number of a stop signal. Only the main thread can receive signals."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
 
     def handle(number: int, frame: FrameType | None) -> None:
-        do(number)
+        handler(number)
 
     before = {number: signal.signal(number, handle) for number in SIGNALS}
     try:
         yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        for number, old in before.items():
+            signal.signal(number, old)

@@ -16,7 +16,7 @@ from mecheval.results.plan import FINISHED, Plan
 from mecheval.results.table import Results
 from mecheval.runs.experiment import Experiment, Settings
 from mecheval.runs.finished import Run
-from mecheval.runs.pending import refuse_differences
+from mecheval.runs.pending import check_same
 from mecheval.runs.provenance import made_by
 from mecheval.sweeps.job import Job
 from mecheval.sweeps.state import State
@@ -66,12 +66,12 @@ class Agenda:
         plan = Plan.read(folder)
         if plan is None:
             raise InvalidInput(f"DIR={str(folder)!r} must be the folder of a sweep; it has no plan")
-        fields = [{name: value for name, value in each.items() if name != "key"} for each in plan.experiments]
-        return cls([Experiment.of(own) for own in fields], folder, plan.recipe, plan.scale, options)
+        experiments = [Experiment.from_record(each) for each in plan.experiments]
+        return cls(experiments, folder, plan.recipe, plan.scale, options)
 
     @cached_property
     def plan(self) -> Plan:
-        fields = tuple({"key": each.key, **each.fields()} for each in self.experiments)
+        fields = tuple(each.record() for each in self.experiments)
         return Plan(self.recipe, self.scale, fields, tuple(each.name for each in self.experiments))
 
     @cached_property
@@ -94,7 +94,7 @@ class Agenda:
             found = self.plan.states(Results(self.folder))
         for job, run in zip(self.jobs, found, strict=True):
             if run["status"] in FINISHED:
-                refuse_differences(job.place.final, Run(job.place.final).provenance["made_by"], job.made)
+                check_same(job.place.final, Run(job.place.final).provenance["made_by"], job.made)
         return [
             State(job, experiment, run["status"], run["reason"], run["steps"] or 0)
             for job, experiment, run in zip(self.jobs, self.experiments, found, strict=True)

@@ -60,7 +60,7 @@ def estimate(states: Sequence[State], workers: int, budget: float = BUDGET_SECON
     shapes = [shape(state.experiment, tokens) for state in states]
     kinds = {kind: state.experiment for kind, state in zip(shapes, states, strict=True)}
     costs: dict[Shape, Cost] = {}
-    from mecheval.runs.run import prepared
+    from mecheval.runs.fit import prepared
 
     with prepared(Settings()):
         for smallest in sorted(kinds, key=_work)[:1]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from mecheval.core.errors import StoreError
 from mecheval.runs.experiment import Experiment
-from mecheval.runs.pending import FAILED, Workplace
+from mecheval.runs.pending import FAILED, PendingRun
 
 
 @dataclass(frozen=True)
@@ -25,14 +25,13 @@ class Job:
     timeout: float | None = None  # seconds
 
     @property
-    def place(self) -> Workplace:
-        return Workplace(Path(self.out) / self.name)
+    def place(self) -> PendingRun:
+        return PendingRun(Path(self.out) / self.name)
 
     @property
     def record(self) -> dict[str, Any]:
         """What the run's `experiment.json` says."""
-        experiment = Experiment.of(self.experiment)
-        return {"key": experiment.key, **experiment.fields()}
+        return Experiment.of(self.experiment).record()
 
     def keep(self, outcome: "Outcome") -> None:
         """Why there is no run, in its folder. A folder that is damaged or another's says enough; a full disk is

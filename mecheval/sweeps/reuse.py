@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from mecheval.runs.finished import Run
-from mecheval.runs.pending import Workplace
+from mecheval.runs.pending import PendingRun
 from mecheval.sweeps.state import State
 
 
@@ -20,9 +20,9 @@ def offered(state: State, folders: Sequence[Path]) -> Run | None:
     """A finished run of the experiment that waits, made in the same way."""
     if state.status != "waiting":
         return None
-    runs = (Workplace(folder / state.job.name).finished for folder in folders)
+    runs = (PendingRun(folder / state.job.name).finished for folder in folders)
     return next((found for found in runs if found and _same(found, state)), None)
 
 
 def _same(found: Run, state: State) -> bool:
-    return found.experiment == state.job.record and found.provenance["made_by"] == state.job.made
+    return found.record == state.job.record and found.provenance["made_by"] == state.job.made

@@ -17,7 +17,7 @@ from typing import TextIO
 from mecheval.core.errors import Interrupted, MechevalError, StoreError
 from mecheval.runs.experiment import Experiment, Settings
 from mecheval.runs.files import write_json
-from mecheval.runs.pending import PROGRESS, Workplace, in_use, refuse_differences
+from mecheval.runs.pending import PROGRESS, PendingRun, check_same, in_use
 from mecheval.runs.provenance import made_by
 from mecheval.sweeps.job import Job, Outcome
 from mecheval.sweeps.stop import interruptible
@@ -57,7 +57,7 @@ def _carried_out(job: Job) -> str:
     for path in job.plugins:
         load_plugin(path)
     settings = Settings(save_every=job.save_every, plugins=checksums())
-    refuse_differences(job.place.folder, job.made, made_by(settings.device, settings.threads, settings.plugins))
+    check_same(job.place.folder, job.made, made_by(settings.device, settings.threads, settings.plugins))
     experiment = Experiment.of(job.experiment)
     from mecheval.runs.run import run
 
@@ -67,7 +67,7 @@ def _carried_out(job: Job) -> str:
 class Pulse:
     """Tells how far a run is, in a file beside its checkpoints that goes when it is finished."""
 
-    def __init__(self, place: Workplace) -> None:
+    def __init__(self, place: PendingRun) -> None:
         self._path, self._told = place.folder / PROGRESS, 0.0
 
     def start(self, experiment: Experiment, step: int) -> None:
@@ -88,7 +88,7 @@ class Pulse:
             write_json(self._path, {"steps": step, "total": self._total, "speed": speed})
 
 
-def _busy(place: Workplace) -> bool:
+def _busy(place: PendingRun) -> bool:
     return place.folder.is_dir() and in_use(place.folder)
 
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:  # torch is not needed to print
     from pandas import DataFrame
 
     from mecheval.models.cost import ModelFacts
+    from mecheval.runs.finished import Run
 
 LETTERS = {"bos": "B", "key": "K", "value": "V", "next_key": "N", "divider": "D", "query": "Q"}
 COLOURS = {
@@ -106,21 +107,21 @@ def costs(facts: "ModelFacts") -> Table:
     return table
 
 
-def run_summary(experiment: Mapping[str, Any], found: Mapping[str, Any]) -> Group:
-    """Status and scores of one run, each with its interval."""
+def run_summary(run: "Run") -> Group:
+    """Show status and scores of one run, each with its interval."""
     table = Table(box=None, pad_edge=False, show_header=False)
-    metrics = found["metrics"]
-    for metric in ("accuracy", "likelihood", "loss") if metrics else ():
-        table.add_row(metric, with_interval(metric, metrics[metric]), f"n={metrics[metric]['n']}")
-    unseen = metrics.get("unseen", {}).get("accuracy")
-    if unseen:
-        table.add_row(
-            "accuracy, documents never seen in training", with_interval("accuracy", unseen), f"n={unseen['n']}"
-        )
-    facts = (str(experiment["model.architecture"]), found["status"], f"{found['steps']} steps")
-    line = title(str(experiment["task"]), *facts, *filter(None, [found.get("reason")]))
-    said = [verdict(found["verdict"])] if found.get("verdict") else []
-    return Group(line, table, *said, *_emerged(found.get("emerged", {})), Text(found["folder"]))
+    scores = {(row.split, row.metric): row for row in run.rows if row.corrupted is None}
+    for metric in ("accuracy", "likelihood", "loss"):
+        if row := scores.get(("test", metric)):
+            table.add_row(metric, with_interval(metric, row.to_dict()), f"n={row.n}")
+    if row := scores.get(("test_unseen", "accuracy")):
+        name = "accuracy, documents never seen in training"
+        table.add_row(name, with_interval("accuracy", row.to_dict()), f"n={row.n}")
+    facts = [str(run.record["model.architecture"]), run.status, f"{run.outcome['steps']} steps"]
+    facts += [run.outcome["reason"]] if run.outcome.get("reason") else []
+    line = title(str(run.record["task"]), *facts)
+    mechanism = [verdict(run.verdict_record)] if run.verdict_record else []
+    return Group(line, table, *mechanism, *_emerged(run.emerged), Text(str(run.folder)))
 
 
 def run_table(runs: Sequence[Mapping[str, Any]], rows: Sequence[Mapping[str, Any]], width: int) -> Group:

@@ -7,8 +7,8 @@ from mecheval.cards.measured import FILE, examined
 from mecheval.models.registries import mixers
 from mecheval.plugins import registered
 from mecheval.runs.experiment import Experiment
+from mecheval.runs.finished import Run
 from mecheval.runs.run import run
-from mecheval.runs.trained import trained
 
 FIELDS = {"task": "recall:pairs=2,vocab=8", "model.d_model": 32, "model.max_len": 256, "train.batch": 64}
 FIELDS |= {"model.init.linear": 3.0, "model.init.embedding": 5.0, "train.lr": 1e-2, "train.steps": 600}
@@ -28,7 +28,7 @@ def learned(tmp_path_factory):
         folder = run(own, out).folder
         every = [own, experiment("attention"), experiment("mamba")]
         found = examined({own.task: folder}, every, out)
-        yield found, trained(folder)[0], {"best": {own.task: folder}, "experiments": every, "folder": out}
+        yield found, Run(folder).load_model(), {"best": {own.task: folder}, "experiments": every, "folder": out}
 
 
 def test_every_site_that_need_not_be_materialised_is_in_the_heat_map(learned):

@@ -2,7 +2,6 @@
 
 import json
 import re
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,6 +12,7 @@ from mecheval.cli import main
 from mecheval.interventions.grid import MEMORY
 from mecheval.interventions.interchange import interchange
 from mecheval.interventions.positions import every_position
+from mecheval.runs.finished import Run
 from mecheval.runs.run import run
 from mecheval.tasks.sample import sample
 
@@ -24,8 +24,9 @@ METRICS = ["likelihood", "accuracy", "logit", "kl", "share"]
 def induction(tmp_path, monkeypatch):
     """Return the folder of a run whose model stores keys in layer 0 and finds them in layer 1."""
     experiment = small(task=TASK)
-    found = known_models.induction(), experiment, SimpleNamespace(outcome={"steps": 7})
-    monkeypatch.setattr("mecheval.runs.trained.trained", lambda folder: found)
+    monkeypatch.setattr(Run, "load_model", lambda run: known_models.induction())
+    monkeypatch.setattr(Run, "experiment", experiment)
+    monkeypatch.setattr(Run, "outcome", {"steps": 7})
     monkeypatch.setenv("COLUMNS", "120")
     return str(tmp_path)
 

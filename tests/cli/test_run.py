@@ -23,7 +23,7 @@ JUDGEMENTS = {"accuracy", "likelihood", "loss"}
 
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch, own_names):
-    """As in a process of its own: nobody ran a plug-in before."""
+    """Forget the plug-ins that were imported before."""
     monkeypatch.setattr(plugins, "_checksums", {})
 
 
@@ -166,7 +166,7 @@ class Ahead(nn.Module):
         return x.flip(1)
 
 class Overflows(nn.Module):
-    '''Fine when it is examined; its training multiplies a weight until it is no number any more.'''
+    '''Passes the checks; training multiplies a weight until it is not finite.'''
 
     def __init__(self, d_model, max_len):
         super().__init__()
@@ -195,7 +195,7 @@ def mixer(tmp_path):
     return file
 
 
-def test_a_strangers_mixer_is_run_by_file_and_class(capsys, tmp_path, mixer):
+def test_a_third_party_mixer_is_run_by_file_and_class(capsys, tmp_path, mixer):
     out = tmp_path / "runs"
     found = run_json(capsys, TASK, f"{mixer}:Mean:scale=2.0", *FIELDS, "--out", out)
     assert found["status"] == "done"
@@ -207,7 +207,7 @@ def test_a_strangers_mixer_is_run_by_file_and_class(capsys, tmp_path, mixer):
     assert run_json(capsys, TASK, f"{mixer}:Mean", *FIELDS, "--out", out)["key"] != found["key"]
 
 
-def test_a_strangers_task_comes_in_by_a_plugin(capsys, tmp_path):
+def test_a_third_party_task_comes_in_by_a_plugin(capsys, tmp_path):
     file = tmp_path / "strange_task.py"
     file.write_text(TASK_FILE)
     out = tmp_path / "runs"
@@ -263,7 +263,7 @@ def test_a_diverged_run_is_a_result_without_a_judgement(capsys, tmp_path, mixer)
     assert "diverged" in capsys.readouterr().out
 
 
-def test_ctrl_c_saves_and_the_same_command_goes_on(capsys, tmp_path):
+def test_ctrl_c_saves_and_the_same_command_resumes(capsys, tmp_path):
     fields = ["model.d_model=4", "train.documents=0", "train.steps=200", "eval.documents=8", "eval.every=10"]
     command = ["run", TASK, MODEL, *fields, "--json"]
     out = tmp_path / "runs"
@@ -285,7 +285,9 @@ def test_ctrl_c_saves_and_the_same_command_goes_on(capsys, tmp_path):
         process.kill()
     assert (process.returncode, printed) == (130, "")
     *_, last = said.splitlines()
-    stopped = re.fullmatch(r"stopped at step (\d+) of 200; .*\.partial is saved, the same command goes on", last)
+    stopped = re.fullmatch(
+        r"stopped at step (\d+) of 200; .*\.partial is saved, rerun the same command to resume", last
+    )
     assert 0 < int(stopped[1]) < 200
     (partial,) = out.iterdir()
     assert (partial / "checkpoints" / f"{int(stopped[1]):010d}.json").exists()
@@ -307,7 +309,7 @@ def test_a_line_break_in_a_task_is_one_line(capsys):
     assert len(capsys.readouterr().err.splitlines()) == 1
 
 
-def test_a_device_that_there_is_not(capsys):
+def test_an_unknown_device_is_refused(capsys):
     assert main(["run", "recall", "mamba", "--device", "tpu"]) == 2
     assert "device=tpu must be one of cpu, cuda, mps" in capsys.readouterr().err
 

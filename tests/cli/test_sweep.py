@@ -116,7 +116,7 @@ def test_status_tells_the_pace_of_who_is_at_work(capsys, tmp_path):
     agenda = Agenda([small()], tmp_path, "mine", "own", SweepOptions())
     agenda.plan.write(tmp_path)
     (job,) = agenda.jobs
-    with job.place.claimed():
+    with job.place.claim():
         job.place.begin(job.record, job.made)
         write_json(job.place.folder / PROGRESS, {"steps": 5, "total": 12, "speed": 0.25})
         assert main(["sweep", "status", str(tmp_path), "--json"]) == 0

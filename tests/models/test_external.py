@@ -23,8 +23,9 @@ from mecheval.models.external import ExternalModel
 from mecheval.models.registries import models
 from mecheval.models.site import Site, patch, record, sites
 from mecheval.runs.experiment import Settings
-from mecheval.runs.run import fit, run
-from mecheval.runs.trained import trained
+from mecheval.runs.files import unpack_tensors
+from mecheval.runs.fit import fit
+from mecheval.runs.run import run
 from mecheval.tasks.recall import Recall
 
 TASK = Recall(pairs=4, vocab=16)
@@ -321,8 +322,10 @@ def test_other_site_names_give_rows_and_a_warning_about_the_verdict(
     assert [record.message for record in caplog.records] == [
         "small: a verdict needs sites named blocks.1.block_in, …; the model has none"
     ]
-    layers = {row["site"]: row["layer"] for row in finished.rows if row["site"]}
-    assert layers == {"memory": None, "blocks.first.in": None}
+    assert {(row["site"], row["layer"]) for row in finished.row_records if row["site"]} == {
+        ("memory", None),
+        ("blocks.first.in", None),
+    }
     assert finished.verdict is None
     monkeypatch.setattr(Small, "sites", {"blocks.1.block_in": "output of stream"})
     model = build_model(ModelConfig(architecture="small"), VOCAB)
@@ -347,12 +350,13 @@ def test_a_third_party_run_stopped_after_any_step_resumes_to_the_same_bytes(regi
     for step in (1, 3, 5):
         with pytest.raises(Stopped):
             run(experiment, tmp_path / "stopped", Settings(save_every=0.0), [Reaper(step)])
-    resumed = run(experiment, tmp_path / "stopped", Settings(save_every=0.0))
-    assert result(resumed.folder) == alone
-    model, _, _ = trained(resumed.folder)
+    found = run(experiment, tmp_path / "stopped", Settings(save_every=0.0))
+    assert result(found.folder) == alone
+    model = found.load_model()
     assert model.module.head.weight is model.module.embedding.weight
-    assert torch.equal(model.module.head.weight, resumed.weights()["module.embedding.weight"])
-    assert "module.head.weight" not in resumed.weights(), "tied to the embedding: saved once"
+    weights = unpack_tensors((found.folder / "weights.safetensors").read_bytes())
+    assert torch.equal(model.module.head.weight, weights["module.embedding.weight"])
+    assert "module.head.weight" not in weights, "tied to the embedding: kept once"
 
 
 def test_initial_weights_depend_on_the_seed_only_and_init_scales_them(registered):

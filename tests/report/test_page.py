@@ -17,7 +17,7 @@ from mecheval.report.files import write_page
 from mecheval.report.page import page
 from mecheval.report.study import Study
 from mecheval.results.keep import keep
-from mecheval.runs.pending import Workplace
+from mecheval.runs.pending import PendingRun
 
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>"
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -139,8 +139,8 @@ def test_a_page_is_made_where_every_run_failed(tmp_path):
     every = [experiment(), experiment("mamba")]
     planned(tmp_path, "figure3", every)
     for one in every:
-        fields = {"key": one.key, **one.fields()}
-        Workplace(tmp_path / one.name).fail(fields, MADE, "timeout", "not finished after 3 seconds")
+        fields = one.record()
+        PendingRun(tmp_path / one.name).fail(fields, MADE, "timeout", "not finished after 3 seconds")
     text = page(Study.read(tmp_path))
     assert "PARTIAL" in text
     assert text.count("not finished after 3 seconds") >= 2

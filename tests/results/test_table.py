@@ -81,7 +81,7 @@ def folder(tmp_path_factory):
     }
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(mixers, "_targets", {**mixers._targets, "breaks": Breaks})
-        patch.setattr("mecheval.runs.run._check_strangers", lambda experiment: None)
+        patch.setattr("mecheval.runs.run.check_third_party", lambda experiment: None)
         experiments = {name: Experiment.of(SMALL | fields) for name, fields in made.items()}
         for name in ("done", "other", "diverged", "damaged"):
             run(experiments[name], out)
@@ -117,7 +117,7 @@ def test_a_row_says_how_far_it_came_and_why_it_ended(folder, results):
     assert [runs[status]["steps"] for status in ("done", "killed", "diverged")] == [3, 2, 2]
     assert runs["diverged"]["reason"] == "step 2: loss is nan"
     assert "RuntimeError: out of order" in runs["error"]["reason"]
-    assert "rows.jsonl does not agree with its checksum" in runs["damaged"]["reason"]
+    assert "rows.jsonl does not match its checksum" in runs["damaged"]["reason"]
     assert runs["damaged"]["key"] is None
     assert runs["killed"]["folder"] == str(out / f"{experiments['killed'].name}.partial")
     assert runs["done"]["reason"] is None

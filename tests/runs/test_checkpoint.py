@@ -7,8 +7,8 @@ import pytest
 import torch
 from support.fault_injection import Reaper, Stopped, flip, result, small, spread, truncate
 
+from mecheval.runs.checkpoint import Checkpoint, load_checkpoint, newest_step, save_checkpoint
 from mecheval.runs.experiment import Settings
-from mecheval.runs.checkpoint import Checkpoint, load_checkpoint, newest, save_checkpoint
 from mecheval.runs.files import write_json
 from mecheval.runs.run import run
 
@@ -58,19 +58,19 @@ def test_the_newest_two_are_kept_and_nothing_else(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         f"{step:010d}.{kind}" for step in (5, 11) for kind in ("json", "safetensors")
     ]
-    assert newest(tmp_path) == 11
+    assert newest_step(tmp_path) == 11
 
 
 def test_where_there_is_none_there_is_no_problem(tmp_path):
     assert load_checkpoint(tmp_path / "checkpoints") == (None, [])
-    assert newest(tmp_path / "checkpoints") == 0
+    assert newest_step(tmp_path / "checkpoints") == 0
 
 
 def test_files_of_other_names_are_no_checkpoints(tmp_path):
     save_checkpoint(tmp_path, checkpoint(3))
     for name in ("²²²²²²²²²²", "٣٣٣٣٣٣٣٣٣٣", "x", "-000000009", "9", ""):
         write_json(tmp_path / f"{name}.json", {"numbers": {}, "tensors_sha256": ""})
-    assert load_checkpoint(tmp_path)[0].numbers["step"] == newest(tmp_path) == 3
+    assert load_checkpoint(tmp_path)[0].numbers["step"] == newest_step(tmp_path) == 3
 
 
 @pytest.mark.parametrize("note", [{}, {"numbers": {}}, {"numbers": None}, {"tensors_sha256": None}])

@@ -5,11 +5,12 @@ import re
 import pytest
 
 from mecheval.core.errors import InvalidInput
-from mecheval.runs.experiment import Experiment, Settings, fields_of
-from mecheval.models.config import ModelConfig
 from mecheval.core.options import validate
-from mecheval.training.config import TrainConfig
 from mecheval.interventions.grid import EvalConfig
+from mecheval.models.config import ModelConfig
+from mecheval.runs.experiment import Experiment, Settings, fields_of
+from mecheval.tasks.recall import Recall
+from mecheval.training.config import TrainConfig
 
 SMALL = {"task": "recall:pairs=2,vocab=8", "model.architecture": "attention"}
 # every field, and a value that is not its default
@@ -130,7 +131,7 @@ def test_every_field_is_part_of_the_key():
 
 def test_an_experiment_made_in_python_is_the_same():
     made = Experiment(
-        task="ar_16pairs",
+        task=Recall(pairs=16),
         model=ModelConfig(architecture="mamba:expand=2", layers=1, init_linear=2.0),
         train=TrainConfig(lr=3e-3, steps=10),
         eval=EvalConfig(every=5),
@@ -140,6 +141,13 @@ def test_an_experiment_made_in_python_is_the_same():
     fields |= {"train.lr": 3e-3, "train.steps": 10, "eval.every": 5, "seed": 3}
     assert Experiment.of(fields) == made
     assert made.fields().items() >= fields.items()
+
+
+@pytest.mark.parametrize("fields", [SMALL, *KEYS.values()])
+def test_an_experiment_comes_back_from_its_record(fields):
+    experiment = Experiment.of(fields)
+    assert experiment.record() == {"key": experiment.key, **experiment.fields()}
+    assert Experiment.from_record(experiment.record()) == experiment
 
 
 def test_a_name_is_readable_and_a_name_of_a_folder():
@@ -170,7 +178,7 @@ def test_a_name_is_readable_and_a_name_of_a_folder():
         ({"model.architecture": "mamba:d_conv=99"}, "model.architecture…mamba: d_conv=99 must be an integer"),
         ({"model.architecture": "attention:heads=3"}, "model.architecture…attention: heads=3 must divide d_model=64"),
         ({"model.architecture": 5}, "model.architecture=5 must be text"),
-        ({"task": "recal"}, "task=recal: recal: no task named 'recal'; did you mean 'recall'?"),
+        ({"task": "recal"}, "task=recal: no task named 'recal'; did you mean 'recall'?"),
         ({"task": "recall:pairs=0"}, "task=recall:pairs=0: recall: pairs=0 must be an integer from 1"),
         ({"task": 5}, "task=5 must be text"),
         ({"model.max_len": 6}, "model.max_len=6 must be at least 7, the longest document of recall:pairs=2,vocab=8"),

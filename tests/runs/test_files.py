@@ -1,4 +1,4 @@
-"""Files are old or new, and what is read is what was written, or refused; nothing is read or written through a link."""
+"""Files are old or new, a changed file is refused, and nothing goes through a link."""
 
 import errno
 import json
@@ -14,8 +14,7 @@ import torch
 from support.fault_injection import FAULTS, Disk, error_at
 
 from mecheval.core.errors import StoreError
-from mecheval.runs.files import Damaged, read, read_json, remove, write, write_json
-from mecheval.runs.tensors import packed, unpacked
+from mecheval.runs.files import Damaged, pack_tensors, read, read_json, remove, unpack_tensors, write, write_json
 
 RECORD = {"step": 7, "curve": [{"loss": 1e-05, "accuracy": 0.25}], "name": "é →", "none": None}
 OLD, NEW = b"old" * 1000, b"new" * 2000
@@ -96,7 +95,7 @@ def test_only_plain_files_are_read(kind, tmp_path):
     not_a_file(tmp_path / "a.json", kind)
     before = open_files()
     for reader in (read, read_json):
-        with pytest.raises(Damaged, match=r"a\.json (cannot be read|is no plain file)"):
+        with pytest.raises(Damaged, match=r"a\.json (cannot be read|is not a regular file)"):
             reader(tmp_path / "a.json")
     assert open_files() == before
 
@@ -166,7 +165,7 @@ def test_every_truncation_of_json_is_seen_or_changes_no_meaning(tmp_path):
     ],
     ids=range(16),
 )
-def test_json_that_nobody_here_wrote_is_refused(text, tmp_path):
+def test_json_that_we_did_not_write_is_refused(text, tmp_path):
     (tmp_path / "a.json").write_bytes(text)
     with pytest.raises(Damaged, match=r"a\.json"):
         read_json(tmp_path / "a.json")
@@ -198,25 +197,25 @@ def test_tensors_are_the_same_bytes_in_any_order_and_come_back_to_the_bit():
         "none": torch.zeros(0, 2),
         "double": torch.randn(2, dtype=torch.float64, generator=rng),
     }
-    content = packed(tensors)
-    assert content == packed(dict(reversed(tensors.items())))
-    for name, tensor in unpacked(content).items():
+    content = pack_tensors(tensors)
+    assert content == pack_tensors(dict(reversed(tensors.items())))
+    for name, tensor in unpack_tensors(content).items():
         assert tensor.dtype == tensors[name].dtype
         np.testing.assert_array_equal(tensor.numpy(), tensors[name].numpy(), strict=True)
 
 
 def test_what_is_no_safetensors_is_damage_and_never_anything_else():
-    content = packed({"a": torch.arange(6.0).reshape(2, 3), "b": torch.ones(4)})
+    content = pack_tensors({"a": torch.arange(6.0).reshape(2, 3), "b": torch.ones(4)})
     for length in range(len(content)):
         with pytest.raises(Damaged):
-            unpacked(content[:length])
+            unpack_tensors(content[:length])
     rng = np.random.default_rng(0)
     for _ in range(2000):
         changed = bytearray(content)
         for place in rng.integers(len(content) - 40, size=rng.integers(1, 4)):
             changed[place] = rng.integers(256)
         try:
-            found = unpacked(bytes(changed))
+            found = unpack_tensors(bytes(changed))
         except Damaged:
             continue
         assert all(isinstance(tensor, torch.Tensor) for tensor in found.values())
@@ -253,11 +252,11 @@ def entry(start, end, shape, dtype="F32"):
     ids=range(15),
 )
 def test_a_header_that_lies_is_refused(content):
-    with pytest.raises(Damaged, match="these are no safetensors"):
-        unpacked(content)
+    with pytest.raises(Damaged, match="not a safetensors file"):
+        unpack_tensors(content)
 
 
 @pytest.mark.parametrize("dtype", ["F8_E8M0", "F4", "F6_E2M3", "F6_E3M2", "F8_E4M3", "C64", "BOOL", "U64"])
 def test_a_kind_of_number_is_known_or_damage(dtype):
     with suppress(Damaged):
-        assert unpacked(header(a=entry(0, 8, [8], dtype)) + bytes(8))["a"].numel() in (1, 8)
+        assert unpack_tensors(header(a=entry(0, 8, [8], dtype)) + bytes(8))["a"].numel() in (1, 8)

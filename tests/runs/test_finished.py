@@ -9,10 +9,9 @@ from support.fault_injection import flip, small, spread, truncate
 
 from mecheval.cli import main
 from mecheval.core.errors import StoreError
-from mecheval.models.language_model import LanguageModel
+from mecheval.results.table import Results
 from mecheval.runs.files import sha256, write_json
 from mecheval.runs.finished import Run
-from mecheval.results.table import Results
 from mecheval.runs.run import run
 
 EXPERIMENT = small(train_steps=4, eval_every=2)
@@ -70,22 +69,35 @@ def test_a_folder_has_what_the_docstring_says_and_nothing_else(finished):
 def test_everything_can_be_read(copied):
     copied.verify()
     assert copied.status == "done"
-    assert copied.key == copied.experiment["key"] == EXPERIMENT.key
+    assert copied.key == copied.record["key"] == EXPERIMENT.key
+    assert copied.experiment == EXPERIMENT
     assert copied.outcome["steps"] == 4
     assert [row["step"] for row in copied.curve] == [2, 4]
-    assert {(row["split"], row["metric"]) for row in copied.rows} >= {("test", "loss"), ("dev", "accuracy")}
+    assert {(row.split, row.metric) for row in copied.rows} >= {("test", "loss"), ("dev", "accuracy")}
 
 
 def test_the_weights_are_those_of_the_measured_model(copied):
-    model = LanguageModel(EXPERIMENT.model, EXPERIMENT.task.vocab_size, seed=1)
-    model.load_state_dict(copied.weights())
+    model = copied.load_model()
     from mecheval.metrics.behaviour import behaviour
 
     docs = EXPERIMENT.task.documents(EXPERIMENT.seed, "test", 0, EXPERIMENT.eval.documents)
     with torch.no_grad():
         found = behaviour(model, docs).means()
-    rows = [row for row in copied.rows if row["split"] == "test" and row["corrupted"] is None]
-    assert found == {row["metric"]: row["value"] for row in rows}
+    rows = [row for row in copied.rows if row.split == "test" and row.corrupted is None]
+    assert found == {row.metric: row.value for row in rows}
+
+
+def test_an_opened_run_intervenes_as_the_run_did(copied):
+    assert copied.verdict.to_dict() == copied.verdict_record
+    grid = copied.intervene(documents=EXPERIMENT.eval.grid_documents)
+    again = [row for row in grid.rows(4) if row.n]
+    assert again == [row for row in copied.rows if row.corrupted]
+    assert grid.verdict() == copied.verdict
+
+
+def test_a_run_that_was_just_made_has_the_rows_of_its_file(tmp_path):
+    made = run(EXPERIMENT, tmp_path)
+    assert made.rows == Run(made.folder).rows
 
 
 def test_the_summary_has_every_metric_with_n_and_interval_and_is_json(copied):
@@ -102,7 +114,7 @@ def test_the_summary_has_every_metric_with_n_and_interval_and_is_json(copied):
 def test_a_diverged_run_has_no_weights_and_says_so(diverged):
     assert diverged.status == "diverged"
     with pytest.raises(StoreError, match="has no weights: the run is diverged"):
-        diverged.weights()
+        diverged.load_model()
     assert diverged.summary()["metrics"] == {}
 
 
@@ -116,7 +128,7 @@ def test_damage_anywhere_in_any_file_is_seen_and_the_file_is_named(name, damage,
         path.write_bytes(damage(content, place))
         if name not in blamed(copied.folder):
             unseen.append(place)
-    # the end of the last line of the checksums means nothing, and nothing else has a checksum of its own
+    # the end of the last line of the checksums means nothing; all else has a checksum
     assert unseen == ([len(content) - 1] if name == "checksums.json" and damage is truncate else [])
 
 
@@ -180,7 +192,7 @@ def test_a_checksum_that_agrees_does_not_make_nonsense_readable(name, content, c
     found = forge(copied.folder, name, content)
     found.verify()
     with pytest.raises(StoreError, match=f"is damaged: {name}"):
-        _ = (found.outcome, found.experiment, found.provenance, found.rows, found.curve, found.verdict)
+        _ = found.outcome, found.record, found.provenance, found.rows, found.curve, found.verdict
     assert isinstance(Results(copied.folder.parent).runs(), list)
 
 
@@ -190,6 +202,7 @@ RESTORED = {
     "split": "test",
     "step": 4,
     "corrupted": "key",
+    "layer": None,
     "condition": "restored",
     "site": "embed_out",
     "role": "key",
@@ -208,7 +221,7 @@ RESTORED = {
     ],
     ids=range(8),
 )
-def test_a_row_that_nobody_wrote_is_no_summary(row, copied, capsys):
+def test_a_row_that_we_did_not_write_is_refused_in_a_summary(row, copied, capsys):
     """The command shows a summary."""
     content = (copied.folder / "rows.jsonl").read_bytes()
     found = forge(copied.folder, "rows.jsonl", content + json.dumps(row).encode() + b"\n")
@@ -218,7 +231,7 @@ def test_a_row_that_nobody_wrote_is_no_summary(row, copied, capsys):
     assert capsys.readouterr().out == ""
 
 
-def test_a_row_that_somebody_could_have_written_is_in_the_summary(copied):
+def test_a_row_that_could_be_ours_is_in_the_summary(copied):
     content = (copied.folder / "rows.jsonl").read_bytes()
     found = forge(copied.folder, "rows.jsonl", content + json.dumps(RESTORED).encode() + b"\n").summary()
     assert found["restored"]["embed_out"]["key"]["likelihood"]["value"] == 0.5
@@ -234,8 +247,8 @@ def test_checksums_that_leave_a_file_out_do_not_make_a_whole_run(missing, copied
 
 def test_weights_that_are_none_are_refused_however_their_checksum_agrees(copied):
     found = forge(copied.folder, "weights.safetensors", b"\x80\x04N.")
-    with pytest.raises(StoreError, match="these are no safetensors"):
-        found.weights()
+    with pytest.raises(StoreError, match="not a safetensors file"):
+        found.load_model()
 
 
 @pytest.mark.parametrize("kind", ["nothing", "file", "link", "empty"])
@@ -247,5 +260,5 @@ def test_what_is_no_folder_of_a_run_is_refused(kind, tmp_path, finished):
         path.symlink_to(finished)
     elif kind == "empty":
         path.mkdir()
-    with pytest.raises(StoreError, match="is no whole run"):
+    with pytest.raises(StoreError, match="is not a complete run"):
         Run(path).verify()

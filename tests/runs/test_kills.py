@@ -1,18 +1,18 @@
-"""SIGKILL at random moments, and every fault at every write: a run loses nothing and ends in the same bytes."""
+"""Kills and disk errors at any moment: a run loses nothing and ends in the same bytes."""
 
 import json
 import subprocess
 import sys
 
-from support import fault_injection as nursery
 import pytest
+from support import fault_injection
 
 KILLS = 210
 
 
 def report(*arguments):
-    """What the nursery says; it ends with 1 where something is wrong, and says what."""
-    done = subprocess.run([sys.executable, nursery.__file__, *arguments], capture_output=True, text=True, timeout=1200)
+    """Return the report of the fault injection; the exit code is 1 where something is wrong."""
+    done = subprocess.run([sys.executable, fault_injection.__file__, *arguments], capture_output=True, text=True, timeout=1200)
     assert done.stdout, done.stderr
     return json.loads(done.stdout) | {"stderr": done.stderr, "code": done.returncode}
 
@@ -21,22 +21,22 @@ def test_killed_at_any_moment_it_ends_in_the_same_bytes():
     found = report("--kills", str(KILLS))
     assert (found["problems"], found["stderr"], found["code"]) == ([], "", 0)
     combinations = found["combinations"]
-    assert len(combinations) == len(nursery.TASKS) * len(nursery.ARCHITECTURES) == 14
+    assert len(combinations) == len(fault_injection.TASKS) * len(fault_injection.ARCHITECTURES) == 14
     assert found["kills"] >= 200
     assert all(each["kills"] >= KILLS // 14 for each in combinations.values())
-    for way in nursery.WAYS:
+    for way in fault_injection.WAYS:
         assert sum(each["ways"].get(way, 0) for each in combinations.values()) >= KILLS // 10
     assert found["kills"] >= 2 * sum(each["folders"] for each in combinations.values())
 
 
-@pytest.mark.parametrize("status", nursery.RATES)
+@pytest.mark.parametrize("status", fault_injection.RATES)
 def test_whatever_happens_at_any_write_the_next_life_recovers(status):
     found = report("--points", status)
     assert (found["problems"], found["stderr"], found["code"]) == ([], "", 0)
     calls = found["calls"]
     assert {"open", "write", "fsync", "replace", "rename", "mkdir", "unlink", "rmdir"} == calls.keys()
     assert found["points"] == sum(calls.values()) >= 50
-    for fault in nursery.FAULTS:
+    for fault in fault_injection.FAULTS:
         at = calls["write"] if fault.endswith("in a write") else found["points"]
         ended = "killed" if fault.startswith("SIGKILL") else "refused"
         assert found["ends"][fault] == {ended: at}, "a fault was survived without a word"
@@ -76,7 +76,7 @@ print(seen == counted, sorted(seen.items()), sorted(counted.items()))
 
 def test_no_write_goes_uncounted(tmp_path):
     """Python itself tells of every call that changes files."""
-    tests = nursery.__file__.rpartition("/")[0]
+    tests = fault_injection.__file__.rpartition("/")[0]
     done = subprocess.run(
         [sys.executable, "-c", COUNTED, tests, tmp_path / "out"], capture_output=True, text=True, check=True
     )

@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 from support.fault_injection import Reaper, Stopped, result, small
 
-from mecheval.runs import run as runner
 from mecheval.cli import main
 from mecheval.core.errors import StoreError
+from mecheval.runs import run as runner
 from mecheval.runs.experiment import Settings
 from mecheval.runs.files import read_json, sha256, write_json
-from mecheval.runs.pending import Workplace, in_use
+from mecheval.runs.pending import PendingRun, in_use
 from mecheval.runs.run import run
 
 EXPERIMENT = small(train_steps=4, eval_every=2)
@@ -80,7 +80,7 @@ def test_a_folder_on_its_way_made_otherwise_is_refused(name, value, stopped, tmp
     folder = moved(stopped, tmp_path, EXPERIMENT, ".partial")
     made = read_json(folder / "made_by.json")
     write_json(folder / "made_by.json", made | {name: value})
-    refused(tmp_path, f"{name} was {value!r} and is {made[name]!r}", "was made by another", folder.name)
+    refused(tmp_path, f"{name} was {value!r} and is {made[name]!r}", "belongs to another run", folder.name)
 
 
 @pytest.mark.parametrize(("name", "value"), [("mecheval", "0.0.1"), ("numba", "1"), ("threads", 7)])
@@ -91,7 +91,7 @@ def test_a_finished_run_made_otherwise_is_refused(name, value, finished, tmp_pat
     write_json(folder / "provenance.json", provenance | {"made_by": made | {name: value}})
     content = (folder / "provenance.json").read_bytes()
     write_json(folder / "checksums.json", sums | {"provenance.json": sha256(content)})
-    refused(tmp_path, f"{name} was {value!r} and is {made[name]!r}", "was made by another")
+    refused(tmp_path, f"{name} was {value!r} and is {made[name]!r}", "belongs to another run")
 
 
 def test_other_threads_are_refused_before_anything_is_computed(stopped, tmp_path):
@@ -114,8 +114,8 @@ def test_a_folder_that_does_not_say_whose_it_is_is_refused(name, stopped, tmp_pa
 HOLDER = """
 import sys, time
 from pathlib import Path
-from mecheval.runs.pending import Workplace
-with Workplace(Path(sys.argv[1])).claimed():
+from mecheval.runs.pending import PendingRun
+with PendingRun(Path(sys.argv[1])).claim():
     print("claimed", flush=True)
     sys.stdin.read()
 """
@@ -153,13 +153,13 @@ def test_the_lock_of_a_killed_process_does_not_stay(holder, tmp_path, finished):
 
 
 def test_a_second_caller_in_the_same_process_is_turned_away_too(tmp_path):
-    with Workplace(tmp_path / EXPERIMENT.name).claimed():
+    with PendingRun(tmp_path / EXPERIMENT.name).claim():
         refused(tmp_path, "is in use by another process")
 
 
-def test_who_only_looks_turns_nobody_away(tmp_path):
-    place, stop = Workplace(tmp_path / "run"), threading.Event()
-    with place.claimed():
+def test_asking_whether_a_folder_is_in_use_blocks_no_process(tmp_path):
+    place, stop = PendingRun(tmp_path / "run"), threading.Event()
+    with place.claim():
         pass
 
     def look():
@@ -170,7 +170,7 @@ def test_who_only_looks_turns_nobody_away(tmp_path):
     looker.start()
     try:
         for _ in range(1000):
-            with place.claimed():
+            with place.claim():
                 pass
     finally:
         stop.set()
@@ -195,13 +195,13 @@ def test_who_comes_just_after_the_end_finds_the_run_and_leaves_nothing(finished,
     def meanwhile(experiment):
         moved(finished, tmp_path, EXPERIMENT)
 
-    monkeypatch.setattr(runner, "_check_strangers", meanwhile)
+    monkeypatch.setattr(runner, "check_third_party", meanwhile)
     assert result(run(EXPERIMENT, tmp_path).folder) == result(finished)
     assert [path.name for path in tmp_path.iterdir()] == [EXPERIMENT.name]
 
 
 def test_every_new_name_is_made_to_last_at_once(tmp_path, monkeypatch):
-    """A folder is synced after something in it gets a name, or a power cut would take the name away."""
+    """A folder is synced after a new name in it, or a power cut would take the name away."""
     named, synced = [], []
 
     def watched(name, real):
@@ -231,7 +231,7 @@ def test_a_folder_that_only_lacks_its_name_gets_it_and_nothing_is_computed(finis
     folder = moved(finished, tmp_path, EXPERIMENT, ".partial")
     shutil.copytree(stopped / "checkpoints", folder / "checkpoints")
     (folder / "weights.safetensors.tmp").write_bytes(b"torn")
-    monkeypatch.setattr(runner.Session, "open", None)
+    monkeypatch.setattr(runner, "Session", None)
     found = run(EXPERIMENT, tmp_path)
     assert {path.name: path.read_bytes() for path in found.folder.iterdir()} == {
         path.name: path.read_bytes() for path in finished.iterdir()
@@ -254,7 +254,7 @@ def test_a_link_or_a_file_in_place_of_the_folder_is_refused(kind, ending, stoppe
         path.symlink_to(stopped if ending else finished)
     else:
         path.write_bytes(b"")
-    refused(tmp_path, str(path), "cannot be used" if ending else "is no whole run")
+    refused(tmp_path, str(path), "cannot be used" if ending else "is not a complete run")
 
 
 def test_a_folder_that_may_not_be_written_is_refused(tmp_path, monkeypatch):

@@ -1,4 +1,4 @@
-"""A run is a pure function of its experiment: the same bytes in any process, however often it is stopped."""
+"""A run is a pure function of its experiment: the same bytes, however often it is stopped."""
 
 import errno
 import json
@@ -16,12 +16,12 @@ import torch
 from support.fault_injection import Disk, Reaper, Stopped, broken, error_at, result, small
 from torch import nn
 
-from mecheval.runs import run as runner
 from mecheval.cli import main
 from mecheval.core.errors import Interrupted, InvalidInput, RunFailed, StoreError
-from mecheval.runs.experiment import Settings
 from mecheval.models.registries import mixers
 from mecheval.results.table import Results
+from mecheval.runs import run as runner
+from mecheval.runs.experiment import Settings
 from mecheval.runs.run import run
 
 STEPS = 7
@@ -43,7 +43,7 @@ def command(experiment):
 
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory):
-    """The results of runs that nobody stopped."""
+    """Return the results of runs that were not stopped."""
     room = tmp_path_factory.mktemp("alone")
     return {name: result(run(experiment, room).folder) for name, experiment in EXPERIMENTS.items()}
 
@@ -73,8 +73,8 @@ def test_stopped_after_every_step_it_ends_in_the_same_bytes(alone, tmp_path):
 def test_grids_on_the_way_are_on_dev_at_every_so_many_evaluations_and_none_is_there_twice(tmp_path):
     def places(**asked):
         rows = run(small(train_steps=STEPS, eval_every=2, **asked), tmp_path).rows
-        restored = [row for row in rows if row["condition"] == "restored" and row["metric"] == "likelihood"]
-        cells = [(row["split"], row["step"], row["site"], row["role"]) for row in restored]
+        restored = [row for row in rows if row.condition == "restored" and row.metric == "likelihood"]
+        cells = [(row.split, row.step, row.site, row.role) for row in restored]
         assert len(cells) == len(set(cells))
         return {cell[:2] for cell in cells}
 
@@ -142,7 +142,7 @@ class Knock(Reaper):
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_asked_to_stop_it_saves_says_where_and_goes_on_later(number, alone, tmp_path):
+def test_a_stop_signal_saves_the_run_which_can_be_resumed(number, alone, tmp_path):
     experiment, watcher, before = EXPERIMENTS["epochs"], Knock(4, number), signal.getsignal(number)
     with pytest.raises(Interrupted, match=f"stopped at step 4 of {STEPS}; .* is saved") as found:
         run(experiment, tmp_path, watchers=[watcher])
@@ -154,7 +154,7 @@ def test_asked_to_stop_it_saves_says_where_and_goes_on_later(number, alone, tmp_
     assert watcher.began == 4
 
 
-def test_ctrl_c_ends_the_command_with_130_and_the_same_command_goes_on(alone, tmp_path):
+def test_ctrl_c_ends_the_command_with_130_and_the_same_command_resumes(alone, tmp_path):
     experiment = small(train_steps=100_000, eval_every=1)
     python = [sys.executable, "-m", "mecheval", *command(experiment), "--save-every", "0.1", "--out", str(tmp_path)]
     process = subprocess.Popen(python, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
@@ -164,7 +164,7 @@ def test_ctrl_c_ends_the_command_with_130_and_the_same_command_goes_on(alone, tm
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert (process.returncode, out) == (130, "")
-    assert "the same command goes on" in err
+    assert "rerun the same command to resume" in err
     assert "Traceback" not in err
     (row,) = Results(tmp_path).runs()
     assert row["status"] == "killed"
@@ -175,7 +175,7 @@ def test_ctrl_c_ends_the_command_with_130_and_the_same_command_goes_on(alone, tm
     assert watcher.began == row["steps"]
 
 
-def test_it_runs_in_another_thread_where_nobody_can_listen_to_signals(alone, tmp_path):
+def test_it_runs_in_another_thread_where_signals_cannot_be_received(alone, tmp_path):
     found = []
     worker = threading.Thread(target=lambda: found.append(run(EXPERIMENTS["epochs"], tmp_path)))
     worker.start()
@@ -191,7 +191,7 @@ def failing(disk):
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO])
-def test_a_process_lives_on_after_a_disk_failed_and_can_go_on_itself(number, alone, tmp_path):
+def test_a_process_survives_a_disk_error_and_can_resume_itself(number, alone, tmp_path):
     experiment, disk = EXPERIMENTS["epochs"], Disk()
     with failing(disk):
         run(experiment, tmp_path / "counted", OFTEN)
@@ -226,7 +226,7 @@ class Overflowing(Passing):
 
 
 class Steep(Passing):
-    """From the fourth step on its gradient is no number, while its output is as before."""
+    """Has a gradient that is not finite from the fourth step on, while its output is as before."""
 
     def forward(self, x):
         steep = (0.0 * self.scale).sqrt() if self.calls >= 3 else 0.0
@@ -234,7 +234,7 @@ class Steep(Passing):
 
 
 class Late(Passing):
-    """Is no number at the very last look at it, at the test documents."""
+    """Returns NaN at the very last evaluation, that of the test documents."""
 
     looks = 0
 
@@ -255,25 +255,25 @@ class Failing(Passing):
 
 
 @pytest.fixture
-def stranger(own_names, monkeypatch):
-    """An experiment with a mixer of our own; whether it keeps its promises is shown elsewhere."""
-    monkeypatch.setattr(runner, "_check_strangers", lambda experiment: None)
+def third_party(own_names, monkeypatch):
+    """Return a factory of experiments with a third-party mixer, which is not checked."""
+    monkeypatch.setattr(runner, "check_third_party", lambda experiment: None)
 
     def experiment(mixer, **fields):
         mixer.calls = 0
-        mixers.add("stranger", mixer)
-        return small(architecture="stranger", model_layers=1, train_steps=STEPS, eval_every=1, **fields)
+        mixers.add("third_party", mixer)
+        return small(architecture="third_party", model_layers=1, train_steps=STEPS, eval_every=1, **fields)
 
     return experiment
 
 
 def judgements(folder):
-    """Where in a run's folder a word about its quality is to be found."""
+    """List the files of a run's folder that tell its quality."""
     return [path.name for path in folder.iterdir() if any(w in path.read_bytes() for w in (b"accuracy", b"likelihood"))]
 
 
-def test_a_mixer_that_overflows_is_a_diverged_run_within_a_step(stranger, tmp_path):
-    found = run(stranger(Overflowing), tmp_path, OFTEN)
+def test_a_mixer_that_overflows_is_a_diverged_run_within_a_step(third_party, tmp_path):
+    found = run(third_party(Overflowing), tmp_path, OFTEN)
     assert found.status == "diverged"
     step = found.outcome["steps"]
     assert 0 < step == Overflowing.calls - 1 < STEPS
@@ -283,15 +283,15 @@ def test_a_mixer_that_overflows_is_a_diverged_run_within_a_step(stranger, tmp_pa
     assert judgements(found.folder) == []
 
 
-def test_a_gradient_that_is_no_number_is_a_divergence_though_the_loss_is_one(stranger, tmp_path):
-    found = run(stranger(Steep), tmp_path)
+def test_a_gradient_that_is_not_finite_is_a_divergence_even_if_the_loss_is_finite(third_party, tmp_path):
+    found = run(third_party(Steep), tmp_path)
     assert found.outcome["reason"] == "step 3: gradient_norm is nan"
     assert (found.status, found.outcome["steps"]) == ("diverged", 3)
     assert judgements(found.folder) == []
 
 
-def test_a_model_that_breaks_on_test_documents_only_has_diverged_too(stranger, tmp_path):
-    found = run(stranger(Late), tmp_path)
+def test_a_model_that_breaks_on_test_documents_only_has_diverged_too(third_party, tmp_path):
+    found = run(third_party(Late), tmp_path)
     assert found.outcome["reason"] == f"step {STEPS}: test_loss is nan"
     assert (found.status, found.rows) == ("diverged", [])
     assert judgements(found.folder) == []
@@ -308,8 +308,8 @@ def test_a_rate_that_is_too_high_is_a_diverged_run_and_the_command_ends_well(tmp
     assert not list(tmp_path.glob("*/*.safetensors"))
 
 
-def test_a_diverged_run_stopped_before_diverges_the_same_way(tmp_path, monkeypatch, stranger):
-    experiment = stranger(Overflowing)
+def test_a_diverged_run_stopped_before_diverges_the_same_way(tmp_path, monkeypatch, third_party):
+    experiment = third_party(Overflowing)
     wanted = result(run(experiment, tmp_path / "alone", OFTEN).folder)
     for step in range(1, json.loads(wanted["status.json"])["content"]["steps"] + 1):
         out, Overflowing.calls = tmp_path / str(step), 0
@@ -319,14 +319,14 @@ def test_a_diverged_run_stopped_before_diverges_the_same_way(tmp_path, monkeypat
         assert result(run(experiment, out, OFTEN).folder) == wanted
 
 
-def test_a_model_that_learned_nothing_is_a_result_like_any_other(stranger, tmp_path):
-    found = run(stranger(Passing, train_lr=1e-9), tmp_path)
+def test_a_model_that_learned_nothing_is_a_result_like_any_other(third_party, tmp_path):
+    found = run(third_party(Passing, train_lr=1e-9), tmp_path)
     assert found.status == "done"
     assert found.summary()["metrics"]["accuracy"]["n"] == 16
 
 
-def test_an_error_is_noted_listed_and_forgotten_when_it_is_mended(stranger, tmp_path):
-    experiment = stranger(Failing)
+def test_an_error_is_noted_listed_and_forgotten_when_it_is_mended(third_party, tmp_path):
+    experiment = third_party(Failing)
     with pytest.raises(RunFailed, match="step 3: ZeroDivisionError: division by zero") as found:
         run(experiment, tmp_path, OFTEN)
     assert found.value.exit_code == 1
@@ -338,10 +338,10 @@ def test_an_error_is_noted_listed_and_forgotten_when_it_is_mended(stranger, tmp_
     assert [path.name for path in tmp_path.iterdir()] == [experiment.name]
 
 
-def test_a_device_that_is_not_there_is_refused_and_nothing_is_written(tmp_path):
+def test_a_device_that_is_not_available_is_refused_and_nothing_is_written(tmp_path):
     if torch.cuda.is_available():
-        pytest.skip("it is there")
-    with pytest.raises(InvalidInput, match="device=cuda must be there"):
+        pytest.skip("it is available")
+    with pytest.raises(InvalidInput, match="device 'cuda' is not available; use --device cpu"):
         run(EXPERIMENTS["epochs"], tmp_path, Settings(device="cuda"))
     assert list(tmp_path.iterdir()) == []
 
@@ -349,7 +349,7 @@ def test_a_device_that_is_not_there_is_refused_and_nothing_is_written(tmp_path):
 FAULTS = """
 import resource, torch
 from mecheval.runs.experiment import Settings
-from mecheval.runs.run import prepared
+from mecheval.runs.fit import prepared
 
 def step():
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt

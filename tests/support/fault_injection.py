@@ -1,10 +1,11 @@
-"""Lives of runs, and their ends: a warm parent forks a child for each life, and the child is killed or its disk fails.
+"""Fault injection: a warm parent forks a child for each life of a run and kills it or its disk.
 
-python tests/support/fault_injection.py --kills 1000     SIGKILL at random moments, every task and architecture
-python tests/support/fault_injection.py --points done    SIGKILL, a full disk and a broken disk at every write of a run
+python tests/support/fault_injection.py --kills 1000   SIGKILL at random moments of all kinds of runs
+python tests/support/fault_injection.py --points done  SIGKILL and disk errors at every write of a run
 
-Between two lives every file must be whole, and the last life must leave the bytes of a run that was left alone. Prints
-JSON and ends with 1 if that is not so. The parent never calls backward: after that, torch refuses to in a child.
+Between two lives every file must be whole, and the last life must leave the bytes of an undisturbed
+run. Prints JSON; the exit code is 1 if that is not so. The parent never calls backward: after that,
+torch refuses to in a child.
 """
 
 import argparse
@@ -35,8 +36,8 @@ TASKS = ("recall:pairs=3,vocab=16", "treecall:terminals=6,nonterminals=6,max_dep
 ARCHITECTURES = ("attention", "base_conv", "based", "delta_net", "h3:d_state=8", "hyena", "mamba")
 SMALL = {"model.d_model": 8, "model.max_len": 32, "train.documents": 64, "train.batch": 4}
 SMALL |= {"eval.documents": 16, "eval.grid_documents": 16}
-OWN = ("provenance.json", "checksums.json")  # of every run its own; the others are the same for the same experiment
-WAYS = ("call", "torn", "time")  # a kill comes before a call, in the middle of a write, or from outside
+OWN = ("provenance.json", "checksums.json")  # different in every run of the same experiment
+WAYS = ("call", "torn", "time")  # a kill before a call, in the middle of a write, from outside
 
 
 def small(task: str = TASKS[0], architecture: str = "attention", **other: Any) -> Any:
@@ -50,7 +51,7 @@ def small(task: str = TASKS[0], architecture: str = "attention", **other: Any) -
 class Disk:
     """Counts every call that changes files and fails at one of them, or from it on.
 
-    `fail` is told which call it is; it kills the process, raises an OSError, or returns.
+    `fail` receives the number and name of a call; it kills the process, raises or returns.
     """
 
     fail: Callable[[int, str], None] = lambda number, call: None
@@ -96,7 +97,7 @@ class Disk:
 
 
 class Torn(io.BufferedWriter):
-    """Brings half of what it is given to the disk, if the disk fails in the middle."""
+    """Writes half of the content if the disk fails in the middle."""
 
     def __init__(self, raw: io.RawIOBase, disk: Disk) -> None:
         super().__init__(raw)
@@ -111,7 +112,7 @@ class Torn(io.BufferedWriter):
 
 
 def kill_at(wanted: int, calls: Collection[str] = ()) -> Callable[[int, str], None]:
-    """At a call, or at the first of some kind from it on."""
+    """Kill at a call, or at the first of some kind from it on."""
 
     def fail(number: int, call: str) -> None:
         if number >= wanted and (not calls or call in calls):
@@ -121,7 +122,7 @@ def kill_at(wanted: int, calls: Collection[str] = ()) -> Callable[[int, str], No
 
 
 def error_at(wanted: int, number: int) -> Callable[[int, str], None]:
-    """A full disk stays full: what needs room fails from then on. A broken one fails once."""
+    """Raise an OSError at a call; a full disk stays full, a broken one fails once."""
 
     def fail(at: int, call: str) -> None:
         stays = number == errno.ENOSPC and at > wanted and call in ("open", "write", "mkdir")
@@ -132,11 +133,11 @@ def error_at(wanted: int, number: int) -> Callable[[int, str], None]:
 
 
 class Stopped(BaseException):
-    """What no handler of errors catches."""
+    """An exception that no handler of errors catches."""
 
 
 class Reaper:
-    """A watcher that ends a run after a step, before it is saved; without a step it only looks where a run begins."""
+    """A watcher that ends a run after a step, before it is saved, and notes where the run began."""
 
     def __init__(self, step: int | None = None) -> None:
         self.step, self.began = step, -1
@@ -153,7 +154,7 @@ class Reaper:
 
 
 def flip(content: bytes, place: int) -> bytes:
-    """One bit is another."""
+    """Flip one bit."""
     changed = bytearray(content)
     changed[place] ^= 1 << place % 8
     return bytes(changed)
@@ -164,13 +165,13 @@ def truncate(content: bytes, place: int) -> bytes:
 
 
 def spread(content: bytes, most: int) -> list[int]:
-    """All places in it, or as many as are wanted; the first and the last are among them."""
+    """Return up to `most` places in the content; the first and the last are among them."""
     wanted = min(most, len(content))
     return sorted({place * (len(content) - 1) // max(wanted - 1, 1) for place in range(wanted)})
 
 
 class Complaint(logging.Handler):
-    """A kill or a full disk damages no checkpoint, so nothing may be said about one."""
+    """Fails on any warning: a kill or a full disk damages no checkpoint."""
 
     def emit(self, record: logging.LogRecord) -> None:
         raise AssertionError(record.getMessage())
@@ -178,7 +179,7 @@ class Complaint(logging.Handler):
 
 @dataclass
 class Death:
-    """How a life ended: an exit code, or −9. Who is killed tells nothing of its calls."""
+    """The end of a life: an exit code, or −9. A killed process reports no calls."""
 
     code: int
     calls: list[str]
@@ -190,9 +191,9 @@ class Death:
 
 
 def live(experiment: Any, out: Path, disk: Disk | None, after: float | None = None) -> Death:
-    """One life of a run in a child; killed from outside after some seconds, if it is not told how else.
+    """Live one life of a run in a child, killed from outside after some seconds if `after` is set.
 
-    Without a disk of ours it has the machine's own, and nothing is counted.
+    Without `disk` nothing is counted.
     """
     start = time.monotonic()
     reading, writing = os.pipe()
@@ -228,12 +229,12 @@ def _carried_out(experiment: Any, out: Path, disk: Disk | None, tell: int) -> in
 
 
 def result(folder: Path) -> dict[str, bytes]:
-    """All that is the same whenever the same experiment is run."""
+    """Return the files that are the same whenever the same experiment is run."""
     return {path.name: path.read_bytes() for path in folder.iterdir() if path.name not in OWN}
 
 
 def broken(out: Path) -> list[str]:
-    """What is neither old nor new. Temporary files do not count, and tensors do not without their note."""
+    """List torn files; temporary files and tensors without a note are fine."""
     from mecheval.runs.checkpoint import load_checkpoint
     from mecheval.runs.files import Damaged, read_json
 
@@ -254,13 +255,13 @@ def broken(out: Path) -> list[str]:
 
 
 def _tensors(content: bytes) -> None:
-    from mecheval.runs.tensors import unpacked
+    from mecheval.runs.files import unpack_tensors
 
-    unpacked(content)
+    unpack_tensors(content)
 
 
 def leftovers(experiment: Any, out: Path, wanted: dict[str, bytes]) -> list[str]:
-    """What a finished run leaves beside what it should, or lacks of it."""
+    """List what a finished run left behind, lacks or wrote differently."""
     folder, names = out / experiment.name, {*wanted, *OWN}
     if {path.name for path in out.iterdir()} != {experiment.name}:
         return [f"there are {sorted(path.name for path in out.iterdir())}"]
@@ -270,9 +271,9 @@ def leftovers(experiment: Any, out: Path, wanted: dict[str, bytes]) -> list[str]
 
 
 def steps_saved(experiment: Any, out: Path) -> int:
-    """Of a run on its way; its checkpoints go when all else is there."""
+    """Return the newest saved step; the checkpoints go when the run is finished."""
     from mecheval.core.errors import StoreError
-    from mecheval.runs.checkpoint import newest
+    from mecheval.runs.checkpoint import newest_step
     from mecheval.runs.finished import Run
 
     for folder in out.glob("*"):
@@ -280,13 +281,13 @@ def steps_saved(experiment: Any, out: Path) -> int:
             Run(folder).verify()
             return experiment.train.total
         except StoreError:
-            return newest(folder / "checkpoints")
+            return newest_step(folder / "checkpoints")
     return 0
 
 
 @dataclass
 class Kept:
-    """An experiment with what an undisturbed life of it leaves, and how long that takes."""
+    """An experiment with the files of an undisturbed life and its end."""
 
     experiment: Any
     wanted: dict[str, bytes]
@@ -305,7 +306,7 @@ class Kept:
         return cls(experiment, wanted, death)
 
     def end(self, out: Path) -> list[str]:
-        """Lets it live to its end and looks at what is there."""
+        """Let it live to its end and list what is wrong."""
         death = live(self.experiment, out, Disk())
         found = [f"exit code {death.code}"] if death.code else leftovers(self.experiment, out, self.wanted)
         shutil.rmtree(out)
@@ -313,7 +314,7 @@ class Kept:
 
 
 def kills(wanted: int, seed: int, room: Path) -> dict[str, Any]:
-    """Kills at random moments, shared evenly among tasks and architectures; a run is killed again and again."""
+    """Kill runs at random moments, again and again, evenly among tasks and architectures."""
     pairs = [(task, architecture) for task in TASKS for architecture in ARCHITECTURES]
     report: dict[str, Any] = {"combinations": {}, "problems": []}
     for place, (task, architecture) in enumerate(pairs):
@@ -335,7 +336,7 @@ def kills(wanted: int, seed: int, room: Path) -> dict[str, Any]:
 
 
 def childhood(kept: Kept, rng: random.Random, out: Path) -> tuple[list[str], Counter[str]]:
-    """One folder, from its first life to its last."""
+    """Follow one folder from its first life to its last."""
     died: Counter[str] = Counter()
     saved = 0
     for way in _turns(rng):
@@ -379,7 +380,7 @@ ENDS = {0: "survived", 3: "refused", -signal.SIGKILL: "killed"}
 
 
 def points(status: str, room: Path) -> dict[str, Any]:
-    """Every fault at every call that changes files, of a run that ends well or of one that diverges."""
+    """Inject every fault at every call that changes files, in a run that ends with a status."""
     kept = Kept.of(small(train_steps=3, eval_every=1, train_lr=RATES[status], train_warmup=0.0), room)
     assert json.loads(kept.wanted["status.json"])["content"]["status"] == status
     calls = kept.death.calls
@@ -395,7 +396,7 @@ def points(status: str, room: Path) -> dict[str, Any]:
 
 
 def suffer(kept: Kept, disk: Disk, out: Path) -> tuple[str, list[str]]:
-    """One life with a disk that fails, and one after it: how the first ended, and what is wrong."""
+    """Live once with a failing disk and once more; return how the first ended and what is wrong."""
     death = live(kept.experiment, out, disk)
     found = [] if death.code in ENDS else [f"exit code {death.code}"]
     found += broken(out) if out.exists() else []
@@ -403,7 +404,7 @@ def suffer(kept: Kept, disk: Disk, out: Path) -> tuple[str, list[str]]:
 
 
 def warm_up() -> None:
-    """Imports and compiles all that a child needs; gradients are set by hand."""
+    """Import and compile all that a child needs; gradients are set by hand."""
     import numpy as np
     import torch
 
@@ -411,8 +412,8 @@ def warm_up() -> None:
     from mecheval.models.language_model import LanguageModel
     from mecheval.models.ops import kernels
     from mecheval.models.ops.kernels import selective_scan
+    from mecheval.runs.files import pack_tensors, unpack_tensors
     from mecheval.runs.provenance import Clock, made_by, provenance, timestamp
-    from mecheval.runs.tensors import packed, unpacked
     from mecheval.training.batches import Batches
     from mecheval.training.train import Training, gradient_norm
 
@@ -429,7 +430,7 @@ def warm_up() -> None:
                 parameter.grad = torch.zeros_like(parameter)
             gradient_norm(training.model.parameters())
             training.optimiser.step()
-            training.restore(unpacked(packed(training.tensors())), training.numbers())
+            training.restore(unpack_tensors(pack_tensors(training.tensors())), training.numbers())
     x, A, B, D = (np.zeros(shape, np.float32) for shape in ((1, 2, 4), (4, 4), (1, 2, 4), (4,)))
     _, backward = selective_scan.kernels(selective_scan.block_width(4))
     backward(x, x, A, B, B, D, x, x.copy(), x.copy(), A.copy(), B.copy(), B.copy(), D.copy())
@@ -445,7 +446,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0, help="of the moments")
     parser.add_argument("--points", choices=RATES, help="every fault at every write, of a run that ends so")
     asked = parser.parse_args()
-    memory = Path("/dev/shm")  # a killed process leaves the same on every file system; this one is fast
+    memory = Path("/dev/shm")  # a kill leaves the same on every file system; this one is fast
     with tempfile.TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else None) as room:
         start = time.monotonic()
         warm_up()

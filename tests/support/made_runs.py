@@ -7,7 +7,7 @@ from typing import Any
 from mecheval.metrics.measurement import Measurement
 from mecheval.results.plan import Plan
 from mecheval.runs.experiment import Experiment
-from mecheval.runs.pending import Workplace
+from mecheval.runs.pending import PendingRun
 
 MADE = {"mecheval": "0", "torch": "0", "device": "cpu", "threads": 1, "plugins": {}}
 PROVENANCE = {"made_by": MADE, "started": "2026-01-01T00:00:00Z", "finished": "2026-01-01T00:01:00Z"}
@@ -66,16 +66,16 @@ def finished(
     curve: Sequence[Mapping[str, Any]] = (),
     provenance: Mapping[str, Any] = PROVENANCE,
 ) -> None:
-    place = Workplace(folder / experiment.name)
+    place = PendingRun(folder / experiment.name)
     outcome = {"status": status, "key": experiment.key, "steps": 100, "reason": reason}
     records = {"status": outcome, "provenance": provenance} | ({"verdict": said} if said else {})
-    with place.claimed():
-        place.begin({"key": experiment.key, **experiment.fields()}, MADE)
+    with place.claim():
+        place.begin(experiment.record(), MADE)
         place.finish(records, {"rows": list(rows), "curve": list(curve)}, {})
 
 
 def planned(folder: Path, recipe: str, experiments: Sequence[Experiment], scale: str = "quick") -> None:
-    fields = tuple({"key": experiment.key, **experiment.fields()} for experiment in experiments)
+    fields = tuple(experiment.record() for experiment in experiments)
     folder.mkdir(parents=True, exist_ok=True)
     Plan(recipe, scale, fields, tuple(experiment.name for experiment in experiments)).write(folder)
 

@@ -14,7 +14,7 @@ from mecheval.cli import main
 from mecheval.core.errors import InvalidInput, StoreError
 from mecheval.results.plan import Plan
 from mecheval.results.table import Results
-from mecheval.runs.pending import Workplace
+from mecheval.runs.pending import PendingRun
 from mecheval.sweeps.agenda import Agenda, SweepOptions
 from mecheval.sweeps.slurm import submit
 from mecheval.sweeps.sweep import OPEN
@@ -79,7 +79,7 @@ def test_what_waits_in_the_queue_is_not_submitted_twice(slurm, monkeypatch):
     with pytest.raises(StoreError, match="array 17 is in Slurm's queue"):
         submit(own, OPEN)
     (slurm / "queued").unlink()
-    with Workplace(slurm / "out" / own.experiments[0].name).claimed():
+    with PendingRun(slurm / "out" / own.experiments[0].name).claim():
         assert submit(own, OPEN) == (["17"], 1), "one is at work"
 
 

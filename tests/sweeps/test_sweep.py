@@ -8,7 +8,7 @@ from mecheval.core.errors import InvalidInput, StoreError
 from mecheval.results.plan import PLAN, Plan
 from mecheval.results.table import Results
 from mecheval.runs.experiment import Settings
-from mecheval.runs.pending import Workplace, locked
+from mecheval.runs.pending import PendingRun, locked
 from mecheval.runs.run import run
 from mecheval.sweeps.agenda import Agenda, SweepOptions
 from mecheval.sweeps.job import Outcome
@@ -104,7 +104,7 @@ def test_of_two_launchers_one_is_turned_away_and_nothing_is_lost(tmp_path):
 def test_a_run_that_another_process_works_at_is_waited_for(tmp_path):
     agenda, ticks = Agenda(seeds(1), tmp_path, "mine", "own", SweepOptions()), []
     agenda.plan.write(tmp_path)
-    claim = agenda.jobs[0].place.claimed()
+    claim = agenda.jobs[0].place.claim()
     claim.__enter__()
 
     def release(states):
@@ -162,7 +162,7 @@ def test_a_full_disk_ends_the_sweep(tmp_path, monkeypatch):
         def start(self, job):
             self._outcomes.append((job, Outcome("error", "no room")))
 
-    monkeypatch.setattr(Workplace, "fail", full)
+    monkeypatch.setattr(PendingRun, "fail", full)
     with pytest.raises(StoreError, match="no room"):
         swept(seeds(2), tmp_path, Unlucky)
 

@@ -1,4 +1,4 @@
-"""What the person who waits sees."""
+"""The progress of a run on a terminal and in a file."""
 
 import re
 import time
@@ -22,7 +22,7 @@ def experiment():
 
 @pytest.fixture
 def clock(monkeypatch):
-    """A clock that only moves when it is told."""
+    """Return a clock that the test moves."""
     now = [100.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     return now

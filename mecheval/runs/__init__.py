@@ -1,0 +1,1 @@
+"""Experiments and their runs: train, measure, keep, resume and open again."""
