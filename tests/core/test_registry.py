@@ -79,7 +79,7 @@ def test_a_broken_entry_point_is_named_when_it_is_asked_for(monkeypatch):
     point = EntryPoint(name="gone", value="no_such_module:Thing", group="mecheval.things")
     monkeypatch.setattr(module, "entry_points", lambda group: [point])
     registry = Registry("thing")
-    with pytest.raises(InvalidInput, match="'gone' cannot be loaded from 'no_such_module:Thing'"):
+    with pytest.raises(InvalidInput, match="'gone' cannot be imported from 'no_such_module:Thing'"):
         registry.get("gone")
 
 
