@@ -105,7 +105,7 @@ def results(
 
 def _experiment(words: list[str], file: Path | None) -> Any:
     from mecheval.models.registries import mixers
-    from mecheval.plugins import registered
+    from mecheval.plugins import register_from_text
     from mecheval.runs.experiment import Experiment
     from mecheval.runs.overrides import OVERRIDE, Written, from_toml, from_words
     from mecheval.tasks import tasks
@@ -125,7 +125,7 @@ def _experiment(words: list[str], file: Path | None) -> Any:
     values = dict(written.values)
     for name, registry in (("task", tasks), ("model.architecture", mixers)):
         if isinstance(values.get(name), str):
-            values[name] = registered(registry, values[name])
+            values[name] = register_from_text(registry, values[name])
     return Experiment.of(values, written.places)
 
 

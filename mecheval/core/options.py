@@ -50,6 +50,12 @@ class Option:
         """The allowed values in words, as in "an integer from 1 or one of long"."""
         return " or ".join(_allowed(*member) for member in _union_members(self.annotation))
 
+    @property
+    def parameter(self) -> inspect.Parameter:
+        """The keyword in a signature."""
+        details = {"default": self.default, "annotation": self.annotation}
+        return inspect.Parameter(self.name, inspect.Parameter.KEYWORD_ONLY, **details)
+
     @cached_property
     def convert(self) -> Callable[[object], Any] | None:
         """A function that returns a valid value or raises ValidationError; None without a type."""

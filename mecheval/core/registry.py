@@ -56,7 +56,7 @@ class Registry:
         """
         taken = name in self._presets or name in self._targets or name in self.reserved
         if taken and not _same_definition(self._targets.get(name), target):
-            raise InvalidInput(f"name={name!r} is taken by another {self.kind}")
+            raise InvalidInput(f"name={name!r} is taken by another {self.kind}; rename yours")
         self._targets[name] = target
         if options is not None:
             self._declared[name] = options

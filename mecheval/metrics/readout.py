@@ -1,4 +1,4 @@
-"""What is read off the logits at the query, document by document: our metrics, and a stranger's."""
+"""Reads metrics off the logits at the query, document by document: built-in and third-party ones."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,42 +8,45 @@ from jaxtyping import Float, Int32, Int64
 from numpy import ndarray
 from torch import Tensor
 
-from mecheval.core.errors import CheckFailed, InterventionError, InvalidInput
+from mecheval.core.errors import CheckFailed, InterventionError
+from mecheval.core.registry import Registry
 from mecheval.metrics.measurement import METRICS, Values
 
 Answers = Int32[ndarray, " n"]
-Metric = Callable[[Tensor, Tensor], Tensor]  # of logits (n, vocab) and right answers (n), a number for each
-TAKEN = (*METRICS, "loss", "share", "counterfactual")
-_registered: dict[str, Metric] = {}
+Logits = Float[Tensor, "n vocab"]
+Metric = Callable[[Tensor, Tensor], Tensor]
+BUILT_IN = (*METRICS, "loss", "share", "counterfactual")
+metrics = Registry("metric", given=("logits", "answers"), reserved=BUILT_IN)
 
 
 def register_metric(name: str) -> Callable[[Metric], Metric]:
-    """Makes a function of logits (n, vocab) and right answers (n) a metric: what it returns for each of them is in the
-    rows of every run and grid from then on."""
+    """Return a decorator that adds a metric to the rows of every run and grid.
 
-    def register(metric: Metric) -> Metric:
-        if name in TAKEN or name in _registered:
-            raise InvalidInput(f"name={name!r} is taken: there is a metric of that name already")
-        _registered[name] = metric
-        return metric
-
-    return register
+    A metric is a function of logits (n, vocab) and right answers (n) that returns n numbers.
+    """
+    return metrics.register(name)
 
 
-def read_registered(logits: Float[Tensor, "n vocab"], answers: Int64[Tensor, " n"]) -> dict[str, Tensor]:
-    """What the registered metrics say, each a number for each answer."""
-    found = {name: metric(logits, answers) for name, metric in _registered.items()}
-    for name, values in found.items():
+def read_registered(logits: Logits, answers: Int64[Tensor, " n"]) -> dict[str, Tensor]:
+    """Return the values of the registered metrics, a number for each answer."""
+    readings = {name: metrics.get(name)(logits, answers) for name in metrics.names()}
+    for name, values in readings.items():
+        problem = ""
         if not isinstance(values, Tensor) or values.shape != answers.shape:
-            raise CheckFailed(f"metric {name!r}", ["must return a tensor with a number for each answer"])
-        if not values.isfinite().all() and logits.isfinite().all():  # of a broken model nothing is asked
-            raise CheckFailed(f"metric {name!r}", ["must return finite numbers where the logits are finite"])
-    return found
+            problem = "must return a tensor with a number for each answer"
+        elif not values.isfinite().all() and logits.isfinite().all():
+            problem = "must return finite numbers where the logits are finite"
+        if problem:
+            raise CheckFailed(f"metric {name!r}", [problem])
+    return readings
 
 
 @dataclass(frozen=True)
 class Reader:
-    """Knows the right answers and the clean run's probabilities; of a swap also the corrupted documents' answers."""
+    """The right answers and the clean run's probabilities, with which logits are read.
+
+    `others` are the answers of the corrupted documents, for a swap.
+    """
 
     answers: Tensor
     p: Tensor
@@ -52,33 +55,35 @@ class Reader:
 
     @classmethod
     def of(cls, clean: Tensor, answers: Answers, others: Answers | None = None) -> "Reader":
-        """`clean` are the logits of the clean run."""
+        """Build a reader from the logits of the clean run."""
         log_p = clean.log_softmax(dim=-1)
-        negative_entropy = (log_p.exp() * log_p).sum(dim=-1)
-        return cls(_ids(answers), log_p.exp(), negative_entropy, None if others is None else _ids(others))
+        p = log_p.exp()
+        negative_entropy = (p * log_p).sum(dim=-1)
+        return cls(_ids(answers), p, negative_entropy, None if others is None else _ids(others))
 
     def read(self, logits: Tensor) -> Values:
+        """Return every metric's value for each document."""
         log_q = logits.log_softmax(dim=-1)
         kl = self.negative_entropy - (self.p * log_q).sum(dim=-1)
-        if not kl.isfinite().all():  # one number that is none is in its sum
-            raise InterventionError("the model gives logits that are no numbers; nothing can be read off it")
-        found = {
-            "likelihood": _of(log_q, self.answers).double().exp(),
-            # numpy's, for torch's takes ten times as long
+        if not kl.isfinite().all():  # a logit that is not finite is in its sum
+            raise InterventionError("the model's logits are not finite; no metric can be read")
+        values = {
+            "likelihood": _at(log_q, self.answers).double().exp(),
+            # numpy's argmax, since torch's takes ten times as long
             "accuracy": torch.from_numpy(logits.numpy(force=True).argmax(axis=-1)) == self.answers,
-            "logit": _of(logits, self.answers),
+            "logit": _at(logits, self.answers),
             "kl": kl,
         }
         if self.others is not None:
-            found["counterfactual"] = _of(log_q, self.others).double().exp()
-        found |= read_registered(logits, self.answers)
-        return {name: value.double().numpy() for name, value in found.items()}
+            values["counterfactual"] = _at(log_q, self.others).double().exp()
+        values |= read_registered(logits, self.answers)
+        return {name: value.double().numpy() for name, value in values.items()}
 
 
 def _ids(answers: Answers) -> Tensor:
     return torch.from_numpy(answers).long()
 
 
-def _of(logits: Tensor, tokens: Tensor) -> Tensor:
-    """What stands at one token in each row."""
+def _at(logits: Tensor, tokens: Tensor) -> Tensor:
+    """Return the value at one token of each row."""
     return logits.gather(1, tokens[:, None])[:, 0]

@@ -3,9 +3,8 @@
 They are the paper's (§4.1, appendix A). An ablation is an option, never a class of its own.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from inspect import Parameter, Signature
+from inspect import Signature
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
@@ -39,19 +38,16 @@ class Architecture:
 
 @dataclass(frozen=True)
 class Template:
-    """An architecture as a function of its options: those its mixers leave open, and `positions`."""
+    """An architecture as a function of its options: those of its mixers, and `positions`."""
 
     summary: str
     base: Architecture
 
     @property
     def __signature__(self) -> Signature:
-        options = {o.name: o for mixer in self.base.pattern for o in _open_options(mixer)}
-        options["positions"] = Option("positions", Positions, self.base.positions)
-        keyword = Parameter.KEYWORD_ONLY
-        return Signature(
-            [Parameter(o.name, keyword, default=o.default, annotation=o.annotation) for o in options.values()]
-        )
+        options = [option for mixer in self.base.pattern for option in _open_options(mixer)]
+        options.append(Option("positions", Positions, self.base.positions))
+        return Signature([option.parameter for option in options])
 
     def __call__(self, **options: Any) -> Architecture:
         arguments = self.__signature__.bind(**options)
@@ -59,42 +55,38 @@ class Template:
         values = arguments.arguments
         pattern = []
         for mixer in self.base.pattern:
-            chosen = {o.name: values[o.name] for o in _open_options(mixer)}
+            chosen = {option.name: values[option.name] for option in _open_options(mixer)}
             pattern.append(Spec(mixer.name, {**mixer.options, **chosen}))
         return replace(self.base, pattern=tuple(pattern), positions=values["positions"])
 
 
-def _open_options(mixer: Spec) -> Iterator[Option]:
-    for name, option in options_of(mixers.options(mixer.name), mixers.given).items():
-        if name not in mixer.options:
-            yield option
+def _open_options(mixer: Spec) -> list[Option]:
+    options = options_of(mixers.options(mixer.name), mixers.given)
+    return [option for name, option in options.items() if name not in mixer.options]
 
 
-attention = Template(
-    "A Transformer: softmax attention and MLP.",
-    Architecture((Spec("attention"),), positions=True),
-)
-base_conv = Template(
+def _template(summary: str, *pattern: str, **block: Any) -> Template:
+    return Template(summary, Architecture(tuple(map(Spec.parse, pattern)), **block))
+
+
+attention = _template("A Transformer: softmax attention and MLP.", "attention", positions=True)
+base_conv = _template(
     "BaseConv: gated convolutions, short and implicitly long by turns.",
-    Architecture((Spec("base_conv"), Spec("base_conv", {"kernel": "long"}))),
+    "base_conv",
+    "base_conv:kernel=long",
 )
-based = Template(
+based = _template(
     "Based: short convolution and linear attention by turns.",
-    Architecture((Spec("base_conv"), Spec("linear_attention"))),
+    "base_conv",
+    "linear_attention",
 )
-delta_net = Template(
-    "DeltaNet: a memory written by the delta rule.",
-    Architecture((Spec("delta_net"),)),
-)
-h3 = Template(
-    "H3: a shift SSM and a diagonal SSM with multiplications between them.",
-    Architecture((Spec("h3"),)),
-)
-hyena = Template(
-    "Hyena: gates around an implicit long convolution.",
-    Architecture((Spec("hyena"),)),
-)
-mamba = Template(
+delta_net = _template("DeltaNet: a memory written by the delta rule.", "delta_net")
+h3 = _template("H3: a shift SSM and a diagonal SSM with multiplications between them.", "h3")
+hyena = _template("Hyena: gates around an implicit long convolution.", "hyena")
+mamba = _template(
     "Mamba: selective state space models behind short convolutions, without MLPs.",
-    Architecture((Spec("mamba"),), mlp=False, norm="rms", start="own"),
+    "mamba",
+    mlp=False,
+    norm="rms",
+    start="own",
 )

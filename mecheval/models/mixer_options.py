@@ -15,7 +15,10 @@ from mecheval.core.options import Constraints, broken_constraints
 Heads = Annotated[int, Field(ge=1, description="heads")]
 Taps = Annotated[int, Field(ge=0, le=16, description="taps of the short convolutions; 0: none")]
 Features = Annotated[int, Field(ge=1, le=256, description="width of queries and keys in each head")]
-Skip = Annotated[bool, Field(description="a trained multiple of its input added to the convolution")]
+Skip = Annotated[
+    bool,
+    Field(description="a trained multiple of its input added to the convolution"),
+]
 SSMState = Annotated[int, Field(ge=2, le=2**16, multiple_of=2, description="state of each SSM")]
 ScanBackend = Annotated[
     Literal["auto", "torch", "numba", "mamba_ssm"],

@@ -36,7 +36,7 @@ def test_options_are_the_keywords_of_the_constructor():
     assert options["flag"].allowed == "true or false"
 
 
-def test_a_strangers_class_needs_no_annotations():
+def test_a_third_party_class_needs_no_annotations():
     class Mixer:
         def __init__(self, d_model, max_len, heads=4):
             pass
@@ -110,7 +110,7 @@ def test_an_option_without_a_type_is_refused_where_it_is_given_or_needed_and_now
         validate(Needs, {})
 
 
-def test_a_type_of_which_nothing_can_be_typed_is_none():
+def test_a_type_that_cannot_be_typed_in_a_command_is_refused():
     class Strange:
         pass
 
@@ -133,5 +133,5 @@ def test_the_place_of_a_constructor_is_a_file_and_a_line():
     first = Own.__init__.__code__.co_firstlineno
     assert where(Own).endswith(f"test_options.py:{first}")
     assert where(Inherits).endswith(f"test_options.py:{first + 3}")
-    assert "test_options.py:" in where(Thing), "whose constructor nobody wrote"
+    assert "test_options.py:" in where(Thing), "a dataclass has no constructor in its source"
     assert where(int) == "builtins"

@@ -40,7 +40,7 @@ def test_a_misspelt_name_is_answered_with_the_nearest(things):
         things.build("plian")
 
 
-def test_a_constructor_that_says_no_is_heard(things):
+def test_a_constructors_value_error_is_reported(things):
     class Picky:
         def __init__(self, size: int = 1):
             raise ValueError("size must be prime")
@@ -67,7 +67,7 @@ def test_a_name_is_taken_once(things):
         things.add("large", Plain)
 
 
-def test_an_entry_point_enters_by_the_same_door(monkeypatch):
+def test_an_entry_point_is_registered_like_a_built_in(monkeypatch):
     point = EntryPoint(name="counted", value="collections:Counter", group="mecheval.things")
     monkeypatch.setattr(module, "entry_points", lambda group: [point] if group == "mecheval.things" else [])
     registry = Registry("thing")
@@ -75,7 +75,7 @@ def test_an_entry_point_enters_by_the_same_door(monkeypatch):
     assert registry.get("counted").__name__ == "Counter"
 
 
-def test_a_broken_entry_point_is_named_when_it_is_asked_for(monkeypatch):
+def test_a_broken_entry_point_is_named_on_first_use(monkeypatch):
     point = EntryPoint(name="gone", value="no_such_module:Thing", group="mecheval.things")
     monkeypatch.setattr(module, "entry_points", lambda group: [point])
     registry = Registry("thing")
@@ -108,7 +108,7 @@ def test_a_class_that_is_defined_anew_takes_the_place_it_had(things):
         things.add("mine", Plain)
 
 
-def test_what_is_not_built_as_its_kind_is_refused_with_the_place():
+def test_a_class_without_the_arguments_of_its_kind_is_refused_with_its_place():
     registry = Registry("thing", given=("width", "depth"))
     registry.add("plain", Plain)
     with pytest.raises(InvalidInput, match=r"plain: it must be built with \(width, depth, \*\*options\); .*:\d+ takes"):

@@ -1,23 +1,23 @@
-"""A stranger's metric, from the function to the rows."""
+"""A third-party metric, from the function to the rows."""
+
+from importlib.metadata import EntryPoint
 
 import numpy as np
 import pytest
 import torch
 
+from mecheval.core import registry
 from mecheval.core.errors import CheckFailed, InvalidInput
 from mecheval.interventions.interchange import interchange
 from mecheval.interventions.restoration import rows
-from mecheval.metrics import readout as scores
 from mecheval.metrics.behaviour import behaviour
-from mecheval.metrics.readout import register_metric
+from mecheval.metrics.readout import metrics, register_metric
 from mecheval.models.config import ModelConfig
 from mecheval.models.language_model import LanguageModel
 from mecheval.tasks.recall import Recall
 
 
-@pytest.fixture(autouse=True)
-def no_metric_is_left(monkeypatch):
-    monkeypatch.setattr(scores, "_registered", {})
+pytestmark = pytest.mark.usefixtures("own_names")
 
 
 def rank(logits, answers):
@@ -66,10 +66,10 @@ def test_every_cell_of_a_grid_has_it():
 
 
 @pytest.mark.parametrize("name", ["likelihood", "loss", "share", "rank"])
-def test_a_name_is_given_once(name):
+def test_a_name_that_is_taken_is_refused(name):
     register_metric("rank")(rank)
     with pytest.raises(InvalidInput, match=f"name='{name}' is taken"):
-        register_metric(name)(rank)
+        register_metric(name)(drawn)
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_a_name_is_given_once(name):
         (lambda logits, answers: logits[:, 0] / 0, "finite numbers"),
     ],
 )
-def test_one_that_gives_no_numbers_is_refused(metric, problem):
+def test_a_metric_that_does_not_return_numbers_is_refused(metric, problem):
     register_metric("mine")(metric)
     model, task = drawn()
     with pytest.raises(CheckFailed, match=f"metric 'mine': must return .*{problem}"):
@@ -94,3 +94,11 @@ def test_a_broken_model_is_not_the_metrics_fault():
     model, task = drawn()
     torch.nn.init.constant_(model.embedding.weight, torch.nan)
     assert np.isnan(behaviour(model, task.documents(0, "test", 0, 20)).loss).all(), "the run says it diverged"
+
+
+def test_a_metric_comes_by_entry_point(monkeypatch):
+    point = EntryPoint(name="peak", value="torch:amax", group="mecheval.metrics")
+    monkeypatch.setattr(registry, "entry_points", lambda group: [point] if group == point.group else [])
+    monkeypatch.setattr(metrics, "_entry_points_read", False)
+    assert metrics.names() == ["peak"]
+    assert metrics.get("peak") is torch.amax
