@@ -14,9 +14,10 @@ PACKAGE = Path(__file__).parents[1] / "mecheval"
 
 def checked_modules() -> list[str]:
     """Return all modules but the kernels: numba cannot compile a wrapped function."""
-    files = [file.relative_to(PACKAGE.parent) for file in PACKAGE.rglob("*.py") if "kernels" not in file.parts]
     # a package would bring all that is below it, so its modules are named one by one
-    return [".".join(file.with_suffix("").parts) for file in files if file.name != "__init__.py"]
+    files = [file for file in PACKAGE.rglob("*.py") if file.name != "__init__.py"]
+    paths = [file.relative_to(PACKAGE.parent) for file in files if "kernels" not in file.parts]
+    return [".".join(path.with_suffix("").parts) for path in paths]
 
 
 import support.typecheck  # noqa: E402, F401

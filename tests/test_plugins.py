@@ -5,7 +5,13 @@ import pytest
 from mecheval.cli import main
 from mecheval.core.errors import InvalidInput
 from mecheval.models.registries import mixers
-from mecheval.plugins import build_task, checksums, isolated_plugins, load_plugin, register_from_text
+from mecheval.plugins import (
+    build_task,
+    checksums,
+    isolated_plugins,
+    load_plugin,
+    register_from_text,
+)
 from mecheval.tasks import tasks
 from mecheval.tasks.check import check_task
 
@@ -145,7 +151,10 @@ def test_isolated_plugins_are_those_loaded_within_the_block(plugin):
         ("x = 1\n\nx.y", "broken.py:3: AttributeError"),
         ("def f():\n    1 / 0\nf()", "broken.py:2: ZeroDivisionError"),
         ("x = 1\ndef broken(:", "broken.py:2: SyntaxError"),
-        ("import mecheval\n@mecheval.register_task('recall')\nclass Mine: pass", "broken.py:2: name='recall' is taken"),
+        (
+            "import mecheval\n@mecheval.register_task('recall')\nclass Mine: pass",
+            "broken.py:2: name='recall' is taken",
+        ),
         ("import no_such_module", "ModuleNotFoundError"),
         ("raise SystemExit(0)", "SystemExit: 0"),
     ],

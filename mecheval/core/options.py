@@ -66,9 +66,13 @@ class Option:
         return None if self.annotation is Any else adapter.validate_python
 
 
-@cache
-def options_of(factory: Any, given: tuple[str, ...] = ()) -> Mapping[str, Option]:
+def options_of(factory: Callable[..., Any], given: tuple[str, ...] = ()) -> Mapping[str, Option]:
     """Return the options of a class or function, without the parameters that its caller gives."""
+    return _read_options(factory, given)
+
+
+@cache
+def _read_options(factory: Any, given: tuple[str, ...]) -> Mapping[str, Option]:
     try:
         parameters = inspect.signature(factory, eval_str=True).parameters.values()
     except Exception as error:  # evaluating third-party annotations can raise anything
@@ -173,7 +177,7 @@ def _union_members(annotation: Any) -> Iterator[tuple[Any, dict[str, Any]]]:
     """Yield the members of a union, or the annotation itself, with bounds; None is left out."""
     if get_origin(annotation) is Annotated:
         inner, *notes = get_args(annotation)
-        bounds = {}
+        bounds: dict[str, Any] = {}
         for note in notes:
             for limit in note.metadata if isinstance(note, FieldInfo) else [note]:
                 names = [name for name in (*_BOUNDS, "multiple_of") if hasattr(limit, name)]

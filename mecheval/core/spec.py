@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import Any
 
 from mecheval.core.errors import InvalidInput
 
@@ -109,7 +110,7 @@ def print_scalar(value: Scalar) -> str:
 
 def canonical_json(value: object) -> str:
     """Return the one JSON text of a value, for hashing: sorted keys, no spaces, no NaN."""
-    options = {"sort_keys": True, "ensure_ascii": False, "allow_nan": False}
+    options: dict[str, Any] = {"sort_keys": True, "ensure_ascii": False, "allow_nan": False}
     return json.dumps(value, separators=(",", ":"), **options)
 
 

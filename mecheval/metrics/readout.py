@@ -1,4 +1,4 @@
-"""Reads metrics off the logits at the query, document by document: built-in and third-party ones."""
+"""Reads metrics off the logits at the query, document by document: built-in or third-party."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -12,7 +12,7 @@ from mecheval.models.external import Foreign
 from mecheval.models.language_model import LanguageModel
 from mecheval.models.registries import models
 
-Model = LanguageModel | Foreign  # model(tokens, at) returns logits where they are read; it has sites
+Model = LanguageModel | Foreign  # model(tokens, at) returns the logits at some positions
 
 
 def build_model(config: ModelConfig, vocab_size: int, seed: int = 0) -> Model:

@@ -21,7 +21,10 @@ class ModelConfig:
     `init_linear` and `init_embedding` multiply the paper's initial weights.
     """
 
-    architecture: Annotated[str, Field(description="an architecture, a mixer or a model, with options")]
+    architecture: Annotated[
+        str,
+        Field(description="an architecture, a mixer or a model, with options"),
+    ]
     _: KW_ONLY
     d_model: Annotated[int, Field(ge=1, le=2**16, description="width of the stream")] = 64
     layers: Annotated[int, Field(ge=1, le=256, description="blocks")] = 2

@@ -38,13 +38,6 @@ class Task(Protocol):
         ...
 
 
-def settle(task: object) -> None:
-    """Checks the fields of a frozen dataclass and keeps them as its annotations want them (0 becomes 0.0)."""
-    values = validate(type(task), {name: getattr(task, name) for name in options_of(type(task))})
-    for name, value in values.items():
-        object.__setattr__(task, name, value)
-
-
 def spec_of(name: str, task: object) -> Spec:
     """The task as text, without what is left at its default: a new option with a default renames no old task."""
     options = options_of(type(task)).values()

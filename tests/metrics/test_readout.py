@@ -16,18 +16,17 @@ from mecheval.models.config import ModelConfig
 from mecheval.models.language_model import LanguageModel
 from mecheval.tasks.recall import Recall
 
-
 pytestmark = pytest.mark.usefixtures("own_names")
 
 
 def rank(logits, answers):
-    """How many tokens are at least as likely as the right one."""
+    """Count the tokens that are at least as likely as the right one."""
     return (logits >= logits.gather(1, answers[:, None])).sum(dim=1)
 
 
 def drawn(queries=1):
     task = Recall(pairs=4, vocab=12, queries=queries)
-    config = ModelConfig(architecture="attention", d_model=8, max_len=32, init_linear=5.0, init_embedding=20.0)
+    config = ModelConfig("attention", d_model=8, max_len=32, init_linear=5.0, init_embedding=20.0)
     return LanguageModel(config, task.vocab_size, seed=7), task
 
 
@@ -36,7 +35,8 @@ def test_it_is_the_mean_over_a_documents_queries():
     model, task = drawn(queries=3)
     docs = task.documents(0, "test", 0, 20)
     with torch.no_grad():
-        logits = model(torch.from_numpy(docs.tokens).long(), torch.from_numpy(docs.queries).long()).numpy()
+        tokens, queries = (torch.from_numpy(a).long() for a in (docs.tokens, docs.queries))
+        logits = model(tokens, queries).numpy()
     right = np.take_along_axis(logits, docs.answers[..., None], axis=2)
     expected = (logits >= right).sum(axis=2).mean(axis=1)
     found = behaviour(model, docs)
@@ -55,11 +55,15 @@ def test_it_is_no_part_of_the_training_curve():
 
 
 def test_every_cell_of_a_grid_has_it():
-    register_metric("likelihood_again")(lambda logits, answers: logits.softmax(1).gather(1, answers[:, None])[:, 0])
+    @register_metric("likelihood_again")
+    def likelihood(logits, answers):
+        return logits.softmax(1).gather(1, answers[:, None])[:, 0]
+
     model, task = drawn()
     grid = interchange(model, task, ["blocks.1.block_in"], ["key", "query"], documents=20)
     found = {(row.metric, row.condition, row.role): row.value for row in rows(grid, step=0)}
-    for condition, role in (("clean", None), ("corrupt", None), ("restored", "key"), ("restored", "query")):
+    conditions = [("clean", None), ("corrupt", None), ("restored", "key"), ("restored", "query")]
+    for condition, role in conditions:
         assert found["likelihood_again", condition, role] == pytest.approx(
             found["likelihood", condition, role], rel=1e-5
         )
@@ -93,12 +97,14 @@ def test_a_broken_model_is_not_the_metrics_fault():
     register_metric("logit_of_padding")(lambda logits, answers: logits[:, 0])
     model, task = drawn()
     torch.nn.init.constant_(model.embedding.weight, torch.nan)
-    assert np.isnan(behaviour(model, task.documents(0, "test", 0, 20)).loss).all(), "the run says it diverged"
+    loss = behaviour(model, task.documents(0, "test", 0, 20)).loss
+    assert np.isnan(loss).all(), "the run reports that it diverged"
 
 
 def test_a_metric_comes_by_entry_point(monkeypatch):
     point = EntryPoint(name="peak", value="torch:amax", group="mecheval.metrics")
-    monkeypatch.setattr(registry, "entry_points", lambda group: [point] if group == point.group else [])
+    points = {"mecheval.metrics": [point]}
+    monkeypatch.setattr(registry, "entry_points", lambda group: points.get(group, []))
     monkeypatch.setattr(metrics, "_entry_points_read", False)
     assert metrics.names() == ["peak"]
     assert metrics.get("peak") is torch.amax

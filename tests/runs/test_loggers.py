@@ -55,12 +55,17 @@ class Failing:
 
 @pytest.mark.parametrize(
     ("method", "calls"),
-    [("start", ["start"]), ("log", ["start", "log"]), ("finish", ["start", *["log"] * 5, "finish"])],
+    [
+        ("start", ["start"]),
+        ("log", ["start", "log"]),
+        ("finish", ["start", *["log"] * 5, "finish"]),
+    ],
 )
 def test_a_logger_that_fails_is_left_out_and_said_once(method, calls, experiment, tmp_path, caplog):
     failing, fine = Failing(method), Failing(None)
     with caplog.at_level(logging.WARNING, "mecheval"):
-        found = run(experiment, tmp_path, watchers=[Guarded("theirs", failing), Guarded("ours", fine)])
+        watchers = [Guarded("theirs", failing), Guarded("ours", fine)]
+        found = run(experiment, tmp_path, watchers=watchers)
     assert found.status == "done"
     assert failing.calls == calls
     assert fine.calls == ["start", *["log"] * 5, "finish"]
@@ -163,7 +168,8 @@ def test_an_unknown_logger_is_refused(name):
 @pytest.mark.parametrize("name", ["wandb", "tensorboard"])
 def test_a_logger_whose_package_is_not_installed_is_refused(name, monkeypatch):
     monkeypatch.setattr("mecheval.runs.loggers.find_spec", lambda name: None)
-    with pytest.raises(InvalidInput, match=rf"log={name} needs the package {name}: pip install 'mecheval\[{name}\]'"):
+    message = rf"log={name} needs the package {name}: pip install 'mecheval\[{name}\]'"
+    with pytest.raises(InvalidInput, match=message):
         logger(name)
 
 
