@@ -14,11 +14,21 @@ import numpy as np
 from numpy import ndarray
 from pydantic import Field
 
-from mecheval import Corrupted, Documents
-from mecheval.tasks.corruption import Kind, Role, corrupt
-from mecheval.tasks.documents import BOS, DIVIDER, FIRST_SYMBOL, NO_ANSWER, SPECIALS, roles_of
-from mecheval.tasks.splits import Split
-from mecheval.tasks.task import SPLITS
+from mecheval import (
+    BOS,
+    DIVIDER,
+    FIRST_SYMBOL,
+    NO_ANSWER,
+    SPECIALS,
+    SPLITS,
+    Corrupted,
+    Documents,
+    Kind,
+    Role,
+    Split,
+    corrupt,
+    roles_of,
+)
 
 
 @dataclass(frozen=True, kw_only=True)

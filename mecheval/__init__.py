@@ -1,7 +1,7 @@
 """mecheval tells how a sequence-model architecture recalls, not only whether.
 
-`__init__.pyi` lists the public names. Each is imported when it is first used, so that importing mecheval
-is instant.
+`__init__.pyi` lists the public names; each is imported on first use, so that `import mecheval` is
+instant.
 """
 
 import re
@@ -12,7 +12,8 @@ from typing import Any
 __version__ = "0.1.0"
 
 _LINE = re.compile(r"^from (mecheval[\w.]*) import (\w+) as \2$", re.MULTILINE)
-_MODULES = {name: module for module, name in _LINE.findall(Path(__file__).with_suffix(".pyi").read_text())}
+_STUB = Path(__file__).with_suffix(".pyi").read_text()
+_MODULES = {name: module for module, name in _LINE.findall(_STUB)}
 __all__ = sorted(_MODULES)
 
 

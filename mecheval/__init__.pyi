@@ -1,4 +1,4 @@
-"""The public names, each with the module that defines it; `__init__.py` imports them on first use."""
+"""The public names, each with its module; `__init__.py` imports them on first use."""
 
 from mecheval.cards.card import Card as Card
 from mecheval.cards.card import card as card
@@ -7,6 +7,7 @@ from mecheval.core.errors import InterventionError as InterventionError
 from mecheval.core.errors import InvalidInput as InvalidInput
 from mecheval.core.errors import MechevalError as MechevalError
 from mecheval.core.errors import StoreError as StoreError
+from mecheval.core.options import settle as settle
 from mecheval.core.spec import Spec as Spec
 from mecheval.interventions.grid import EvalConfig as EvalConfig
 from mecheval.interventions.grid import Grid as Grid
@@ -43,18 +44,29 @@ from mecheval.runs.experiment import Experiment as Experiment
 from mecheval.runs.experiment import Settings as Settings
 from mecheval.runs.finished import Run as Run
 from mecheval.runs.fit import fit as fit
+from mecheval.runs.loggers import register_logger as register_logger
 from mecheval.runs.run import run as run
 from mecheval.sweeps.recipe import Scale as Scale
 from mecheval.sweeps.recipe import Size as Size
 from mecheval.sweeps.recipe import recipe as recipe
 from mecheval.tasks.check import check_task as check_task
+from mecheval.tasks.corruption import Kind as Kind
+from mecheval.tasks.corruption import Role as Role
 from mecheval.tasks.corruption import corrupt as corrupt
 from mecheval.tasks.dataset_stats import describe as describe
+from mecheval.tasks.documents import BOS as BOS
+from mecheval.tasks.documents import DIVIDER as DIVIDER
+from mecheval.tasks.documents import FIRST_SYMBOL as FIRST_SYMBOL
+from mecheval.tasks.documents import NO_ANSWER as NO_ANSWER
+from mecheval.tasks.documents import SPECIALS as SPECIALS
 from mecheval.tasks.documents import Corrupted as Corrupted
 from mecheval.tasks.documents import Documents as Documents
+from mecheval.tasks.documents import roles_of as roles_of
 from mecheval.tasks.grammar import Grammar as Grammar
 from mecheval.tasks.recall import Recall as Recall
 from mecheval.tasks.sample import sample as sample
+from mecheval.tasks.splits import Split as Split
+from mecheval.tasks.task import SPLITS as SPLITS
 from mecheval.tasks.task import Task as Task
 from mecheval.tasks.treecall import Treecall as Treecall
 from mecheval.training.config import TrainConfig as TrainConfig

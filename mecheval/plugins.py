@@ -1,8 +1,8 @@
-"""The doors for a stranger's task, mixer or model: `file.py:Class`, `--plugin file.py`, or an entry point.
+"""Loads third-party tasks, mixers and models: `file.py:Class`, `--plugin file.py` or entry points.
 
-In a file, `@register_task("name")`, `@register_mixer("name")` and, for a whole model, `@register_model("name")`; in a
-package, entry points of the groups `mecheval.tasks`, `mecheval.mixers` and `mecheval.models`. Both lead to
-`Registry.add`, as for the built-ins.
+A file registers them with `@register_task("name")`, `@register_mixer("name")` and, for a whole
+model, `@register_model("name")`; a package with entry points of the groups `mecheval.tasks`,
+`mecheval.mixers` and `mecheval.models`. Both end in `Registry.add`, like the built-ins.
 """
 
 import importlib.util
@@ -24,36 +24,58 @@ from mecheval.models.registries import architectures, mixers, models
 from mecheval.tasks import tasks
 from mecheval.tasks.task import Task
 
-CHECKED_WIDTH = 16  # channels of a mixer that is examined
+CHECKED_WIDTH = 16  # d_model of a mixer that is checked
 _checksums: dict[str, str] = {}
-_running: list[Path] = []  # files whose first line is behind them and whose last is not
+_running: list[Path] = []  # the innermost file comes last
 Decorator = Callable[[type[Any]], type[Any]]
 
 
 def register_task(name: str) -> Decorator:
-    """Makes a class a task that can be named."""
-    return _registers(tasks, name)
+    """Return a decorator that registers a class as a task."""
+    return _decorator(tasks, name)
 
 
 def register_mixer(name: str) -> Decorator:
-    """Makes a class built as `Class(d_model, max_len, **options)` a mixer that can be named."""
-    return _registers(mixers, name)
+    """Return a decorator that registers a class as a mixer.
+
+    It is built as `Class(d_model, max_len, **options)`.
+    """
+    return _decorator(mixers, name)
 
 
 def register_model(name: str) -> Decorator:
-    """Makes a class built as `Class(vocab_size, d_model, layers, max_len, **options)`, any `nn.Module` from tokens to
-    logits, a model that can be named."""
-    return _registers(models, name)
+    """Return a decorator that registers an `nn.Module` from tokens to logits as a model.
+
+    It is built as `Class(vocab_size, d_model, layers, max_len, **options)`.
+    """
+    return _decorator(models, name)
 
 
 def register_class(cls: type[Any]) -> None:
-    """Makes a class what it looks like, a task, a mixer or a model, by its own name."""
+    """Register a class by its own name; its signature tells a task, a mixer and a model apart."""
     _add(_registry_of(cls), cls.__name__, cls)
 
 
+def register_from_text(registry: Registry, text: str) -> str:
+    """Register the class of `file.py:Class:option=1` and return the spec "Class:option=1".
+
+    Any other text is returned as it is. A whole model may stand for a mixer.
+    """
+    if ".py:" not in text:
+        return text
+    cls, spec = _class_in_file(text)
+    actual = _registry_of(cls)
+    if (actual is tasks) != (registry is tasks):
+        raise InvalidInput(f"{text!r} must be a {registry.kind}; it is a {actual.kind}")
+    _add(actual, spec.name, cls)
+    return str(spec)
+
+
 def load_plugin(path: str | Path) -> ModuleType:
-    """Runs a file, once unless it was changed; what it registers can be named from then on. Given `file.py:Class`, the
-    class can be named, too, by its own name."""
+    """Run a Python file, once unless it was changed; it may register tasks, mixers, metrics, …
+
+    Given `file.py:Class`, also register the class by its own name.
+    """
     if ".py:" in str(path):
         cls, _ = _class_in_file(str(path))
         register_class(cls)
@@ -71,10 +93,69 @@ def load_plugin(path: str | Path) -> ModuleType:
         _checksums.setdefault(file.name, checksum)
         return module
     _checksums[file.name] = checksum
-    return _run(file, name, checksum)
+    return _run_file(file, name, checksum)
 
 
-def _run(file: Path, name: str, checksum: str) -> ModuleType:
+def running_plugin() -> Path | None:
+    """Return the file that is being run, if any: it must not start work that runs it again."""
+    return _running[-1] if _running else None
+
+
+def checksums() -> dict[str, str]:
+    """Return the checksum of each loaded file by its name; a run is tied to them."""
+    return dict(_checksums)
+
+
+@contextmanager
+def isolated_plugins(known: Mapping[str, str]) -> Iterator[None]:
+    """Forget the loaded files within the block, as if in a new process.
+
+    `known` are the checksums, by name, of classes that are in no file.
+    """
+    before = checksums()
+    _checksums.clear()
+    _checksums.update(known)
+    try:
+        yield
+    finally:
+        _checksums.clear()
+        _checksums.update(before)
+
+
+def build_task(text: str) -> Task:
+    """Build a task from text: "recall:pairs=8", a preset or "file.py:Class:option=1"."""
+    cls, spec = _class_in_file(text) if ".py:" in text else (None, text)
+    return cast(Task, tasks.build(spec, cls))
+
+
+def is_model(text: str) -> bool:
+    """Return whether a text names an architecture, a mixer or a model rather than a task."""
+    name = text.partition(":")[0]
+    return any(name in registry.names() for registry in (architectures, mixers, models))
+
+
+def check_named(text: str) -> None:
+    """Check the task, mixer or model that a text names; raise CheckFailed with every failure."""
+    cls, spec = _class_in_file(text) if ".py:" in text else (None, Spec.parse(text))
+    registries = [registry for registry in (mixers, models) if spec.name in registry.names()]
+    registry = _registry_of(cls) if cls else [*registries, tasks][0]
+    if registry is tasks:
+        from mecheval.tasks.check import check_task
+
+        check_task(build_task(text))
+    elif registry is models:
+        config = ModelConfig(register_from_text(models, text), d_model=CHECKED_WIDTH)
+        from mecheval.models.check_model import check_whole
+
+        check_whole(config)
+    else:
+        options = mixers.check(spec, cls, d_model=CHECKED_WIDTH)
+        from mecheval.models.check import check_mixer
+
+        check_mixer(cls or mixers.get(spec.name), CHECKED_WIDTH, **options)
+
+
+def _run_file(file: Path, name: str, checksum: str) -> ModuleType:
     module_spec = importlib.util.spec_from_file_location(name, file)
     assert module_spec is not None
     assert module_spec.loader is not None
@@ -91,121 +172,41 @@ def _run(file: Path, name: str, checksum: str) -> ModuleType:
         place = f"{file}{_line(error, str(module_spec.origin))}"
         if isinstance(error, InvalidInput):
             raise error.within(place) from error
-        raise InvalidInput(f"{place}: must run; it raised {type(error).__name__}: {error}") from error
+        raise InvalidInput(f"{place}: {type(error).__name__}: {error}") from error
     finally:
         _running.pop()
     return module
 
 
 def _line(error: BaseException, file: str) -> str:
-    """`:12`, the last line of the file that was reached."""
-    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
+    """Return `:12`, the last line of the file that was reached."""
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = [frame.lineno for frame in frames if frame.filename == file]
     if isinstance(error, SyntaxError) and error.filename == file:
         lines.append(error.lineno)
     return f":{lines[-1]}" if lines else ""
-
-
-def running() -> Path | None:
-    """The file that is being run now, if one is: it must not begin work that runs it again."""
-    return _running[-1] if _running else None
-
-
-@contextmanager
-def apart(known: Mapping[str, str]) -> Iterator[None]:
-    """As in a process that has run no file yet, which a worker is: it runs those that it is told of and no others.
-
-    `known` are checksums of what is in no file, by name.
-    """
-    before = dict(_checksums)
-    _checksums.clear()
-    _checksums.update(known)
-    try:
-        yield
-    finally:
-        _checksums.clear()
-        _checksums.update(before)
-
-
-def build_task(text: str) -> Task:
-    """The task that a text names: "recall:pairs=8", a preset, "file.py:Class:option=1"."""
-    return cast(Task, _build(tasks, text))
-
-
-def registered(registry: Registry, text: str) -> str:
-    """A text in which a class of a file is named by itself: it is registered by its own name first. A whole model goes
-    where a mixer goes."""
-    if ".py:" not in text:
-        return text
-    cls, spec = _class_in_file(text)
-    home = _registry_of(cls)
-    if (home is tasks) != (registry is tasks):
-        raise InvalidInput(f"{text!r} must be a {registry.kind}; it is a {home.kind}")
-    try:
-        _add(home, spec.name, cls)
-    except InvalidInput as error:
-        raise InvalidInput(f"{text!r} must have another name: there is a {home.kind} {spec.name!r} already") from error
-    return str(spec)
-
-
-def checksums() -> dict[str, str]:
-    """Of the files that were run, by their names: a run that was made with others is another run."""
-    return dict(_checksums)
-
-
-def is_model(text: str) -> bool:
-    """Whether a text names an architecture, a mixer or a whole model rather than a task."""
-    name = text.partition(":")[0]
-    return name in (*architectures.names(), *mixers.names(), *models.names())
-
-
-def check_named(text: str) -> None:
-    """Examines what a text names, a task, a mixer or a whole model; raises CheckFailed."""
-    cls, spec = _class_in_file(text) if ".py:" in text else (None, Spec.parse(text))
-    named = next((home for home in (mixers, models) if spec.name in home.names()), tasks)
-    home = named if cls is None else _registry_of(cls)
-    if home is tasks:
-        from mecheval.tasks.check import check_task
-
-        check_task(build_task(text))
-    elif home is models:
-        config = ModelConfig(architecture=registered(models, text), d_model=CHECKED_WIDTH)
-        from mecheval.models.check_model import check_whole
-
-        check_whole(config)
-    else:
-        options = mixers.check(spec, cls, d_model=CHECKED_WIDTH)
-        from mecheval.models.check import check_mixer
-
-        check_mixer(cls or mixers.get(spec.name), CHECKED_WIDTH, **options)
-
-
-def _build(registry: Registry, text: str, **given: Any) -> Any:
-    if ".py:" not in text:
-        return registry.build(text, **given)
-    cls, spec = _class_in_file(text)
-    return registry.build(spec, cls, **given)
 
 
 def _class_in_file(text: str) -> tuple[type[Any], Spec]:
     path, _, rest = text.partition(".py:")
     module = load_plugin(f"{path}.py")
     spec = Spec.parse(rest)
-    cls = getattr(module, spec.name, None)
-    if not isinstance(cls, type):
-        own = {name: value for name, value in vars(module).items() if isinstance(value, type)}
-        classes = [name for name, value in own.items() if value.__module__ == module.__name__]
-        raise InvalidInput(f"{path}.py has no class {spec.name!r}{did_you_mean(spec.name, classes)}")
-    return cls, spec
+    classes = {name: value for name, value in vars(module).items() if isinstance(value, type)}
+    if spec.name not in classes:
+        defined = [name for name, c in classes.items() if c.__module__ == module.__name__]
+        hint = did_you_mean(spec.name, defined)
+        raise InvalidInput(f"{path}.py has no class {spec.name!r}{hint}")
+    return classes[spec.name], spec
 
 
 def _registry_of(cls: type[Any]) -> Registry:
-    """A task has documents, and a model by itself has to know how many symbols there are."""
+    """Return the registry of a class: a task has documents, a whole model takes `vocab_size`."""
     if hasattr(cls, "documents"):
         return tasks
     return models if "vocab_size" in inspect.signature(cls).parameters else mixers
 
 
-def _registers(registry: Registry, name: str) -> Decorator:
+def _decorator(registry: Registry, name: str) -> Decorator:
     def register(cls: type[Any]) -> type[Any]:
         _add(registry, name, cls)
         return cls
@@ -214,8 +215,8 @@ def _registers(registry: Registry, name: str) -> Decorator:
 
 
 def _add(registry: Registry, name: str, cls: type[Any]) -> None:
-    """Not by the name of another kind of model, which would be found in its place."""
-    kinds = [kind for kind in (architectures, mixers, models) if kind is not registry]
-    if registry is not tasks and (taken := [kind.kind for kind in kinds if name in kind.names()]):
-        raise InvalidInput(f"name={name!r} is taken: there is a {taken[0]} of that name already")
+    """Add a class; architectures, mixers and models share their names."""
+    for other in (architectures, mixers, models):
+        if registry is not tasks and other is not registry and name in other.names():
+            raise InvalidInput(f"name={name!r} is taken by another {other.kind}; rename yours")
     registry.add(name, cls)

@@ -1,4 +1,4 @@
-"""Switches on the shape and type checks of every annotation, before anything of mecheval is imported."""
+"""Checks the shapes and types of every annotation; set up before mecheval is imported."""
 
 from pathlib import Path
 
@@ -13,10 +13,11 @@ PACKAGE = Path(__file__).parents[1] / "mecheval"
 
 
 def checked_modules() -> list[str]:
-    """All but the compiled ones: numba cannot compile a function that is wrapped."""
-    files = [file.relative_to(PACKAGE.parent) for file in PACKAGE.rglob("*.py") if "kernels" not in file.parts]
+    """Return all modules but the kernels: numba cannot compile a wrapped function."""
     # a package would bring all that is below it, so its modules are named one by one
-    return [".".join(file.with_suffix("").parts) for file in files if file.name != "__init__.py"]
+    files = [file for file in PACKAGE.rglob("*.py") if file.name != "__init__.py"]
+    paths = [file.relative_to(PACKAGE.parent) for file in files if "kernels" not in file.parts]
+    return [".".join(path.with_suffix("").parts) for path in paths]
 
 
 import support.typecheck  # noqa: E402, F401
@@ -26,18 +27,20 @@ install_import_hook(checked_modules(), "support.typecheck.checked")
 
 @pytest.fixture
 def own_names(monkeypatch):
-    """What a test registers is gone after it."""
+    """Remove after the test what it registers."""
+    from mecheval.metrics.readout import metrics
     from mecheval.models.registries import mixers, models
+    from mecheval.runs.loggers import loggers
     from mecheval.tasks import tasks
 
-    for registry in (tasks, mixers, models):
+    for registry in (tasks, mixers, models, metrics, loggers):
         registry.names()
         monkeypatch.setattr(registry, "_targets", dict(registry._targets))
 
 
 @pytest.fixture(autouse=True)
 def no_file_was_loaded(monkeypatch):
-    """A process remembers the files it has run, and workers that have not run them refuse: each test begins anew."""
+    """Begin each test without loaded plug-in files, since workers refuse runs made with others."""
     from mecheval import plugins
 
     monkeypatch.setattr(plugins, "_checksums", {})

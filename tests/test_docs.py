@@ -19,7 +19,6 @@ import typer
 from support import made_runs as made
 
 from mecheval.cli import app, main
-from mecheval.metrics import readout as scores
 from mecheval.models.registries import mixers
 from mecheval.paper.recipes import SCALES, named
 from mecheval.runs.provenance import made_by
@@ -64,7 +63,6 @@ def blocks(page: Path) -> list[tuple[str, str]]:
 def folder(tmp_path, monkeypatch, own_names):
     """An empty one to work in; what a page registers is gone afterwards, and Slurm takes what it is given."""
     before = dict(recipes)
-    monkeypatch.setattr(scores, "_registered", {})
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "sbatch").write_text("#!/bin/sh\necho 17\n")
     (tmp_path / "bin" / "sbatch").chmod(0o755)

@@ -5,12 +5,18 @@ import pytest
 from mecheval.cli import main
 from mecheval.core.errors import InvalidInput
 from mecheval.models.registries import mixers
-from mecheval.plugins import apart, build_task, checksums, load_plugin, registered
+from mecheval.plugins import (
+    build_task,
+    checksums,
+    isolated_plugins,
+    load_plugin,
+    register_from_text,
+)
 from mecheval.tasks import tasks
 from mecheval.tasks.check import check_task
 
 REPEAT = '''
-"""A task of a stranger's: the token after a marker is to be repeated at the end."""
+"""A third-party task: repeat at the end the token after a marker."""
 from dataclasses import dataclass, replace
 from typing import Annotated
 
@@ -61,7 +67,7 @@ def plugin(tmp_path, own_names):
     return file
 
 
-def test_a_strangers_task_is_named_built_and_checked_like_a_built_in(plugin):
+def test_a_third_party_task_is_named_built_and_checked_like_a_built_in(plugin):
     load_plugin(plugin)
     assert "repeat" in tasks.names()
     task = build_task("repeat:symbols=5")
@@ -71,7 +77,7 @@ def test_a_strangers_task_is_named_built_and_checked_like_a_built_in(plugin):
         build_task("repeat:symbols=1")
 
 
-def test_a_strangers_mixer_shows_its_options_but_not_what_the_model_gives(plugin):
+def test_a_third_party_mixer_shows_its_options_but_not_d_model_and_max_len(plugin):
     load_plugin(plugin)
     entry = mixers.describe("repeat_mixer")
     assert entry.summary == "The mean of what came before."
@@ -125,13 +131,13 @@ def test_a_class_of_a_file_is_registered_by_its_own_name(plugin):
     assert mixers.get("Mean") is load_plugin(plugin).Mean
     assert tasks.get("Repeat") is load_plugin(plugin).Repeat
     with pytest.raises(InvalidInput, match="must be a mixer; it is a task"):
-        registered(mixers, f"{plugin}:Repeat")
+        register_from_text(mixers, f"{plugin}:Repeat")
 
 
-def test_apart_from_others_a_process_knows_only_what_it_runs_there(plugin):
+def test_isolated_plugins_are_those_loaded_within_the_block(plugin):
     load_plugin(plugin)
     before = checksums()
-    with apart({"Mine": "abc"}):
+    with isolated_plugins({"Mine": "abc"}):
         assert checksums() == {"Mine": "abc"}
         load_plugin(plugin)
         assert checksums() == {"Mine": "abc", **before}
@@ -141,16 +147,16 @@ def test_apart_from_others_a_process_knows_only_what_it_runs_there(plugin):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("1 / 0", "broken.py:1: must run"),
-        ("x = 1\n\nx.y", "broken.py:3: must run"),
-        ("def f():\n    1 / 0\nf()", "broken.py:2: must run"),
-        ("x = 1\ndef broken(:", "broken.py:2: must run"),
-        ("import mecheval\n@mecheval.register_task('recall')\nclass Mine: pass", "broken.py:2: name='recall'"),
-        ("1 / 0", "must run; it raised ZeroDivisionError: division by zero"),
-        ("import no_such_module", "must run; it raised ModuleNotFoundError"),
-        ("raise SystemExit(0)", "must run; it raised SystemExit: 0"),
-        ("def broken(:", "must run; it raised SyntaxError"),
-        ("import mecheval\n@mecheval.register_task('recall')\nclass Mine: pass", "name='recall' is taken"),
+        ("1 / 0", "broken.py:1: ZeroDivisionError: division by zero"),
+        ("x = 1\n\nx.y", "broken.py:3: AttributeError"),
+        ("def f():\n    1 / 0\nf()", "broken.py:2: ZeroDivisionError"),
+        ("x = 1\ndef broken(:", "broken.py:2: SyntaxError"),
+        (
+            "import mecheval\n@mecheval.register_task('recall')\nclass Mine: pass",
+            "broken.py:2: name='recall' is taken",
+        ),
+        ("import no_such_module", "ModuleNotFoundError"),
+        ("raise SystemExit(0)", "SystemExit: 0"),
     ],
 )
 def test_a_broken_plugin_is_one_line(tmp_path, capsys, content, message):
@@ -164,6 +170,6 @@ def test_a_broken_plugin_is_one_line(tmp_path, capsys, content, message):
 
 
 @pytest.mark.parametrize("path", ["nowhere.py", "notes.txt", "."])
-def test_what_is_no_python_file_is_refused(path):
+def test_a_path_that_is_not_a_python_file_is_refused(path):
     with pytest.raises(InvalidInput, match="must be a Python file"):
         load_plugin(path)

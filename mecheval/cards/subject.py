@@ -11,7 +11,14 @@ from mecheval.core.errors import CheckFailed, InvalidInput
 from mecheval.core.spec import Spec, canonical_json, digest
 from mecheval.models.config import ModelConfig
 from mecheval.models.registries import mixers
-from mecheval.plugins import apart, checksums, load_plugin, register_class, registered, running
+from mecheval.plugins import (
+    checksums,
+    isolated_plugins,
+    load_plugin,
+    register_class,
+    register_from_text,
+    running_plugin,
+)
 from mecheval.runs.experiment import Experiment
 
 
@@ -27,7 +34,7 @@ class Subject:
     @classmethod
     def of(cls, what: str | type[Any], plugins: Sequence[str] = ()) -> "Subject":
         """From `file.py:Class`, a name with options, or a class. Refused where it cannot be named or built."""
-        if file := running():
+        if file := running_plugin():
             raise InvalidInput(
                 f"card(…) in {file} must stand below \"if __name__ == '__main__':\", since each worker runs the file"
             )
@@ -38,7 +45,7 @@ class Subject:
             assert isinstance(what, type)
             register_class(what)
             return cls(_shortest(what.__name__), tuple(plugins), {what.__name__: _checksum(what)})
-        return cls(_shortest(registered(mixers, text)), (*plugins, *_own_file(text)))
+        return cls(_shortest(register_from_text(mixers, text)), (*plugins, *_own_file(text)))
 
     @property
     def here(self) -> bool:
@@ -49,7 +56,7 @@ class Subject:
     def folder(self) -> str:
         """Of its runs: another for other options, and for a file or class that was changed."""
         name = Spec.parse(self.architecture).name
-        with apart(self.known):
+        with isolated_plugins(self.known):
             for path in self.plugins:
                 load_plugin(path)
             made = {"architecture": self.architecture, "made": checksums()}

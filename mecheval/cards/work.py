@@ -7,7 +7,7 @@ from pathlib import Path
 from mecheval.cards.experiments import BASELINES, experiments
 from mecheval.cards.subject import Subject
 from mecheval.paper.recipes import Scale
-from mecheval.plugins import apart
+from mecheval.plugins import isolated_plugins
 from mecheval.sweeps.agenda import Agenda, SweepOptions
 from mecheval.sweeps.job import Job, Outcome
 from mecheval.sweeps.state import State
@@ -36,11 +36,11 @@ class Part:
         return part
 
     def states(self) -> list[State]:
-        with apart(self.known):
+        with isolated_plugins(self.known):
             return self.agenda.states()
 
     def carry_out(self, watch: Watch) -> list[State]:
-        with apart(self.known):
+        with isolated_plugins(self.known):
             return carry_out(self.agenda, self._crew, watch=watch)
 
     def _crew(self) -> Crew:

@@ -1,1 +1,1 @@
-"""What every room builds on: errors, specs, options and the registry."""
+"""Errors, specs, options and the registry, which every room builds on."""

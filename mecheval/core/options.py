@@ -1,17 +1,18 @@
-"""Options are the keywords of a constructor: read off its signature, checked before it is called.
+"""Options are the keywords of a constructor, read from its signature and validated before the call.
 
-A range or a meaning is given by annotation, `pairs: Annotated[int, Field(ge=1, description="…")] = 32`. What holds
-between fields is a function of just those fields in the class's tuple `constraints`; it returns a complaint or None.
+An annotation gives range and meaning: `pairs: Annotated[int, Field(ge=1, description="…")] = 32`.
+Rules between fields are functions of those fields, listed in the class's tuple `constraints`; each
+returns a problem or None.
 """
 
 import difflib
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
 from types import MappingProxyType, NoneType, UnionType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import ConfigDict, PydanticUserError, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
@@ -20,8 +21,9 @@ from mecheval.core.errors import InvalidInput
 from mecheval.core.spec import Scalar, print_scalar
 
 REQUIRED = inspect.Parameter.empty
+Constraints = tuple[Callable[..., str | None], ...]
 _STRICT = ConfigDict(strict=True, allow_inf_nan=False)
-_BOUNDS = {"ge": "from {}", "gt": "above {}", "le": "to {}", "lt": "and below {}", "multiple_of": ""}
+_BOUNDS = {"ge": "from", "gt": "above", "le": "to", "lt": "and below"}
 _NOUNS = {int: "integer", float: "number", bool: "boolean", str: "text"}
 
 
@@ -36,52 +38,47 @@ class Option:
 
     @property
     def type(self) -> str:
-        kinds = [
-            type(get_args(part)[0]) if get_origin(part) is Literal else part for part, _ in _parts(self.annotation)
-        ]
-        return " or ".join(dict.fromkeys(_NOUNS.get(kind, getattr(kind, "__name__", str(kind))) for kind in kinds))
+        """The types of its values in words, as in "integer or text"."""
+        names = []
+        for part, _ in _union_members(self.annotation):
+            kind = type(get_args(part)[0]) if get_origin(part) is Literal else part
+            names.append(_NOUNS.get(kind, getattr(kind, "__name__", str(kind))))
+        return " or ".join(dict.fromkeys(names))
 
     @property
     def allowed(self) -> str:
-        return " or ".join(_allowed(part, bounds) for part, bounds in _parts(self.annotation))
+        """The allowed values in words, as in "an integer from 1 or one of long"."""
+        return " or ".join(_allowed(*member) for member in _union_members(self.annotation))
 
     @property
-    def typed(self) -> bool:
-        """Whether it has a type, and one of which something can be written in a command."""
-        return self._validate is not None
-
-    def check(self, value: object) -> Any:
-        """The value as the constructor wants it; raises ValidationError."""
-        assert self._validate is not None
-        return self._validate(value)
+    def parameter(self) -> inspect.Parameter:
+        """The keyword in a signature."""
+        details = {"default": self.default, "annotation": self.annotation}
+        return inspect.Parameter(self.name, inspect.Parameter.KEYWORD_ONLY, **details)
 
     @cached_property
-    def _validate(self) -> Callable[[object], Any] | None:
+    def convert(self) -> Callable[[object], Any] | None:
+        """A function that returns a valid value or raises ValidationError; None without a type."""
         try:
             adapter: TypeAdapter[Any] = TypeAdapter(self.annotation, config=_STRICT)
-        except PydanticUserError:  # a class that pydantic knows nothing of
+        except PydanticUserError:  # a class that pydantic cannot validate
             return None
         return None if self.annotation is Any else adapter.validate_python
 
 
 def options_of(factory: Callable[..., Any], given: tuple[str, ...] = ()) -> Mapping[str, Option]:
-    """The options of a class or function, without the parameters that its caller gives."""
-    return _read(factory, given)
+    """Return the options of a class or function, without the parameters that its caller gives."""
+    return _read_options(factory, given)
 
 
 @cache
-def _read(factory: Any, given: tuple[str, ...]) -> Mapping[str, Option]:
-    parameters = inspect.signature(factory).parameters.values()
-    owner = factory.__init__ if inspect.isclass(factory) else factory
+def _read_options(factory: Any, given: tuple[str, ...]) -> Mapping[str, Option]:
     try:
-        hints = get_type_hints(owner, include_extras=True)
-    except Exception as error:  # a stranger's annotations: whatever evaluating them raises
-        raise InvalidInput(f"its annotations at {where(factory)} must be types: {error}") from error
-    return {
-        p.name: _option(p, hints.get(p.name))
-        for p in parameters
-        if p.name not in given and p.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD)
-    }
+        parameters = inspect.signature(factory, eval_str=True).parameters.values()
+    except Exception as error:  # evaluating third-party annotations can raise anything
+        raise InvalidInput(f"invalid annotations at {where(factory)}: {error}") from error
+    keywords = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return {p.name: _option(p) for p in parameters if p.name not in given and p.kind in keywords}
 
 
 def validate(
@@ -90,98 +87,118 @@ def validate(
     given: tuple[str, ...] = (),
     values_given: Mapping[str, Any] = MappingProxyType({}),
 ) -> dict[str, Any]:
-    """The options as the constructor wants them, or InvalidInput with every wrong field.
+    """Return the options with defaults, or raise InvalidInput with every wrong field.
 
-    `given` are the parameters that its caller gives; where their values are known, constraints may speak of them.
+    `given` names the parameters that the caller gives; constraints see their `values_given`.
     """
     known = options_of(factory, given)
-    problems, wrong = [], set()
-    values = {name: option.default for name, option in known.items() if option.default is not REQUIRED}
+    values = {name: o.default for name, o in known.items() if o.default is not REQUIRED}
+    problems = []
     for name, value in options.items():
         if name not in known:
             problems.append(f"no option {name!r}{did_you_mean(name, known)}")
-        elif known[name].typed:
-            try:
-                values[name] = known[name].check(value)
-            except ValidationError:
-                problems.append(f"{name}={format_value(value)} must be {known[name].allowed}")
-                wrong.add(name)
-    missing = known.keys() - values.keys() - wrong
-    untyped = {name for name in missing | options.keys() if name in known and not known[name].typed}
-    problems += [f"option {name!r} is missing; it must be {known[name].allowed}" for name in sorted(missing - untyped)]
-    problems += [
-        f"option {name!r} must have a type, as '{name}: int = 4' has; {where(factory)}" for name in sorted(untyped)
-    ]
-    for constraint in getattr(factory, "constraints", ()):
-        fields = inspect.signature(constraint).parameters.keys()
-        sound = {**values_given, **{name: value for name, value in values.items() if name not in wrong}}
-        if fields <= sound.keys():
-            complaint = constraint(**{name: sound[name] for name in fields})
-            problems += [complaint] if complaint else []
+            continue
+        convert = known[name].convert
+        try:
+            values[name] = convert(value) if convert else value
+        except ValidationError:
+            problems.append(f"{name}={format_value(value)} must be {known[name].allowed}")
+            values.pop(name, None)
+    for name, option in sorted(known.items()):
+        needed = option.default is REQUIRED or name in options
+        if needed and not option.convert:
+            example = f"as in '{name}: int = 4'; {where(factory)}"
+            problems.append(f"option {name!r} must have a type, {example}")
+        elif needed and name not in options:
+            problems.append(f"option {name!r} is missing; it must be {option.allowed}")
+    constraints = getattr(factory, "constraints", ())
+    problems += broken_constraints(constraints, {**values_given, **values})
     if problems:
         raise InvalidInput(problems)
     return values
 
 
-def where(thing: Callable[..., Any]) -> str:
-    """`file.py:12`, where a function or a class's constructor is written; the module if nobody knows."""
-    own = vars(thing).get("__init__") if inspect.isclass(thing) else thing
-    code = getattr(inspect.unwrap(own) if own else None, "__code__", None)
+def broken_constraints(constraints: Constraints, fields: Mapping[str, Any]) -> list[str]:
+    """Return the problems of the constraints whose fields are all known."""
+    problems = []
+    for constraint in constraints:
+        names = inspect.signature(constraint).parameters.keys()
+        if names <= fields.keys():
+            problems.append(constraint(**{name: fields[name] for name in names}))
+    return [problem for problem in problems if problem]
+
+
+def settle(instance: object) -> None:
+    """Validate the fields of a frozen dataclass and convert them to their types (0 becomes 0.0)."""
+    cls = type(instance)
+    for name, value in validate(cls, {n: getattr(instance, n) for n in options_of(cls)}).items():
+        object.__setattr__(instance, name, value)
+
+
+def where(target: Callable[..., Any]) -> str:
+    """Return `file.py:12`, the place of a function or constructor, or its module if unknown."""
+    function = vars(target).get("__init__") if inspect.isclass(target) else target
+    code = getattr(inspect.unwrap(function) if function else None, "__code__", None)
     try:
-        if code is None or not Path(code.co_filename).is_file():  # inherited, or made by a dataclass
-            file, line = inspect.getsourcefile(thing), inspect.getsourcelines(thing)[1]
+        if code is None or not Path(code.co_filename).is_file():  # inherited, or a dataclass's
+            file, line = inspect.getsourcefile(target), inspect.getsourcelines(target)[1]
         else:
             file, line = code.co_filename, code.co_firstlineno
     except (OSError, TypeError):
-        return str(thing.__module__)
+        return str(target.__module__)
     path = Path(file or "?")
     return f"{path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path}:{line}"
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """The rest of an error line: what was probably meant, and what there is."""
+    """Return the end of an error line: the nearest known name, and all of them."""
     names = sorted(known)
     match = difflib.get_close_matches(name, names, n=1)
-    meant = f"; did you mean {match[0]!r}?" if match else ""
-    return f"{meant} (known: {', '.join(names) or 'none'})"
+    hint = f"; did you mean {match[0]!r}?" if match else ""
+    return f"{hint} (known: {', '.join(names) or 'none'})"
 
 
-def _option(parameter: inspect.Parameter, hint: Any) -> Option:
-    if hint is None:  # a stranger's class may leave it to the default
+def format_value(value: object) -> str:
+    """Return a value as it is typed in a command."""
+    return print_scalar(value) if isinstance(value, Scalar) else repr(value)
+
+
+def _option(parameter: inspect.Parameter) -> Option:
+    hint = parameter.annotation
+    if hint is REQUIRED:  # a third-party class may leave the type to the default
         hint = Any if parameter.default in (REQUIRED, None) else type(parameter.default)
     notes = get_args(hint)[1:] if get_origin(hint) is Annotated else ()
-    summary = next((note.description for note in notes if isinstance(note, FieldInfo) and note.description), "")
+    summaries = [note.description for note in notes if isinstance(note, FieldInfo)]
+    summary = next((text for text in summaries if text), "")
     return Option(parameter.name, hint, parameter.default, summary)
 
 
-def _parts(annotation: Any) -> list[tuple[Any, dict[str, Any]]]:
-    """The members of a union, or the annotation itself, each with its limits. None is said by leaving it out."""
+def _union_members(annotation: Any) -> Iterator[tuple[Any, dict[str, Any]]]:
+    """Yield the members of a union, or the annotation itself, with bounds; None is left out."""
     if get_origin(annotation) is Annotated:
         inner, *notes = get_args(annotation)
-        limits = [limit for note in notes for limit in (note.metadata if isinstance(note, FieldInfo) else [note])]
-        bounds = {name: getattr(limit, name) for limit in limits for name in _BOUNDS if hasattr(limit, name)}
-        return [(part, {**bounds, **own}) for part, own in _parts(inner)]
-    if get_origin(annotation) in (Union, UnionType):
-        return [part for member in get_args(annotation) if member is not NoneType for part in _parts(member)]
-    return [(annotation, {})]
+        bounds: dict[str, Any] = {}
+        for note in notes:
+            for limit in note.metadata if isinstance(note, FieldInfo) else [note]:
+                names = [name for name in (*_BOUNDS, "multiple_of") if hasattr(limit, name)]
+                bounds |= {name: getattr(limit, name) for name in names}
+        for part, inner_bounds in _union_members(inner):
+            yield part, {**bounds, **inner_bounds}
+    elif get_origin(annotation) in (Union, UnionType):
+        for member in get_args(annotation):
+            yield from _union_members(member) if member is not NoneType else ()
+    else:
+        yield annotation, {}
 
 
 def _allowed(part: Any, bounds: Mapping[str, Any]) -> str:
     if get_origin(part) is Literal:
         return "one of " + ", ".join(print_scalar(value) for value in get_args(part))
-    if part is bool:
-        return "true or false"
     if part not in (int, float):
-        return {str: "text", Any: "anything"}.get(part, str(part))
-    noun = "an even integer" if bounds.get("multiple_of") == 2 else "an integer" if part is int else "a number"
-    limits = [text.format(_number(bounds[name])) for name, text in _BOUNDS.items() if text and name in bounds]
-    return " ".join([noun, *limits])
-
-
-def _number(value: int | float) -> str:
-    return str(value) if isinstance(value, int) else f"{value:g}"
-
-
-def format_value(value: object) -> str:
-    """A value as it would be typed."""
-    return print_scalar(value) if isinstance(value, Scalar) else repr(value)
+        return {bool: "true or false", str: "text", Any: "anything"}.get(part, str(part))
+    noun = "an integer" if part is int else "a number"
+    words = ["an even integer" if bounds.get("multiple_of") == 2 else noun]
+    for name, word in _BOUNDS.items():
+        if (bound := bounds.get(name)) is not None:
+            words.append(f"{word} {bound if isinstance(bound, int) else format(bound, 'g')}")
+    return " ".join(words)

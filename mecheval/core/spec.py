@@ -1,7 +1,7 @@
-"""A name with options, as people type it and as files keep it: "recall:pairs=8,vocab=64".
+"""A spec is a name with options, as people type it and files store it: "recall:pairs=8,vocab=64".
 
 text     name[:option=value[,option=value…]]
-value    an integer, a number, true or false, or text; text that could be mistaken is quoted as in JSON
+value    an integer, a number, true or false, or text; ambiguous text is quoted as in JSON
 """
 
 import hashlib
@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import Any
 
 from mecheval.core.errors import InvalidInput
 
@@ -24,69 +25,66 @@ _ASSIGNMENT = re.compile(r'([^,="]*)=("(?:[^"\\]|\\.)*"|[^,"]*)(,|$)')
 
 @dataclass(frozen=True, eq=False)
 class Spec:
-    """What a user names: a task, a mixer or an architecture, with its options."""
+    """The name of a task, mixer, architecture or model, with its options."""
 
     name: str
     options: Mapping[str, Scalar] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "options", MappingProxyType(dict(sorted(self.options.items()))))
+        options = MappingProxyType(dict(sorted(self.options.items())))
+        object.__setattr__(self, "options", options)
 
     @classmethod
     def parse(cls, text: str) -> "Spec":
+        """Read a spec from text, or raise InvalidInput with everything that is wrong with it."""
         name, colon, rest = text.partition(":")
         problems = []
         if not _NAME.fullmatch(name):
-            problems.append(f"name={name!r} must be letters, digits and underscores, as in 'recall:pairs=8'")
+            example = "as in 'recall:pairs=8'"
+            problems.append(f"name={name!r} must be letters, digits and underscores, {example}")
         if colon and not rest:
-            problems.append(f"{text!r} ends in ':'; options must follow it, as in '{name}:option=value'")
+            problems.append(f"{text!r} ends in ':'; add options, as in '{name}:option=value'")
         options: dict[str, Scalar] = {}
         at = 0
         while at < len(rest):
-            found = _ASSIGNMENT.match(rest, at)
-            if not found or not _NAME.fullmatch(found[1]):
-                problems.append(f"{rest[at:]!r} must read option=value, as in '{name}:pairs=8,vocab=64'")
+            match = _ASSIGNMENT.match(rest, at)
+            if not match or not _NAME.fullmatch(match[1]):
+                example = f"'{name}:pairs=8,vocab=64'"
+                problems.append(f"{rest[at:]!r} must read option=value, as in {example}")
                 break
-            if found[1] in options:
-                problems.append(f"{found[1]} is given twice: {options[found[1]]!r} and {found[2]!r}")
+            option, value, _ = match.groups()
+            if option in options:
+                problems.append(f"{option} is given twice: {options[option]!r} and {value!r}")
             try:
-                options[found[1]] = parse_scalar(found[2])
+                options[option] = parse_scalar(value)
             except ValueError:
-                problems.append(f"{found[1]}={found[2]} must be a number, true, false or text")
-            at = found.end()
+                problems.append(f"{option}={value} must be a number, true, false or text")
+            at = match.end()
         if rest.endswith(","):
-            problems.append(f"{text!r} ends in ','; another option=value must follow it")
+            problems.append(f"{text!r} ends in ','; remove it or add another option=value")
         if problems:
             raise InvalidInput(problems)
         return cls(name, options)
 
     def __str__(self) -> str:
-        options = ",".join(f"{name}={print_scalar(value)}" for name, value in self.options.items())
+        options = ",".join(f"{name}={print_scalar(v)}" for name, v in self.options.items())
         return f"{self.name}:{options}" if options else self.name
 
     def __eq__(self, other: object) -> bool:
-        # by what is printed: 1, 1.0 and true are equal in Python and different options
+        # compares text: 1, 1.0 and true are equal in Python and different options
         return isinstance(other, Spec) and str(self) == str(other)
 
     def __hash__(self) -> int:
         return hash(str(self))
 
-    def to_json(self) -> str:
-        return canonical_json({"name": self.name, "options": dict(self.options)})
-
-    @classmethod
-    def from_json(cls, text: str) -> "Spec":
-        record = json.loads(text)
-        return cls(record["name"], record["options"])
-
     @property
     def key(self) -> str:
-        """Names this spec for ever: the same on every machine and in every version."""
-        return digest(self.to_json())
+        """A hash that is the same on every machine and in every version."""
+        return digest(canonical_json({"name": self.name, "options": dict(self.options)}))
 
 
 def parse_scalar(text: str) -> Scalar:
-    """Raises ValueError for what is neither a number, a truth value nor text."""
+    """Return the number, boolean or text that a text stands for, or raise ValueError."""
     if text in ("true", "false"):
         return text == "true"
     if _INTEGER.fullmatch(text):
@@ -101,6 +99,7 @@ def parse_scalar(text: str) -> Scalar:
 
 
 def print_scalar(value: Scalar) -> str:
+    """Return the text that `parse_scalar` reads as this value."""
     if isinstance(value, bool):
         return str(value).lower()
     if not isinstance(value, str):
@@ -110,9 +109,11 @@ def print_scalar(value: Scalar) -> str:
 
 
 def canonical_json(value: object) -> str:
-    """One text per value: keys sorted, no spaces, no NaN. What is hashed is this."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    """Return the one JSON text of a value, for hashing: sorted keys, no spaces, no NaN."""
+    options: dict[str, Any] = {"sort_keys": True, "ensure_ascii": False, "allow_nan": False}
+    return json.dumps(value, separators=(",", ":"), **options)
 
 
 def digest(text: str) -> str:
+    """Return the SHA-256 of a text in hexadecimal."""
     return hashlib.sha256(text.encode()).hexdigest()

@@ -8,37 +8,37 @@ from jaxtyping import Float, Int32, Int64
 from numpy import ndarray
 from torch import Tensor
 
-from mecheval.core.errors import CheckFailed, InterventionError, InvalidInput
+from mecheval.core.errors import CheckFailed, InterventionError
+from mecheval.core.registry import Registry
 from mecheval.metrics.measurement import METRICS, Values
 
 Answers = Int32[ndarray, " n"]
-Metric = Callable[[Tensor, Tensor], Tensor]  # of logits (n, vocab) and right answers (n), a number for each
-TAKEN = (*METRICS, "loss", "share", "counterfactual")
-_registered: dict[str, Metric] = {}
+Logits = Float[Tensor, "n vocab"]
+Metric = Callable[[Tensor, Tensor], Tensor]
+BUILT_IN = (*METRICS, "loss", "share", "counterfactual")
+metrics = Registry("metric", given=("logits", "answers"), reserved=BUILT_IN)
 
 
 def register_metric(name: str) -> Callable[[Metric], Metric]:
-    """Makes a function of logits (n, vocab) and right answers (n) a metric: what it returns for each of them is in the
-    rows of every run and grid from then on."""
+    """Return a decorator that adds a metric to the rows of every run and grid.
 
-    def register(metric: Metric) -> Metric:
-        if name in TAKEN or name in _registered:
-            raise InvalidInput(f"name={name!r} is taken: there is a metric of that name already")
-        _registered[name] = metric
-        return metric
-
-    return register
+    A metric is a function of logits (n, vocab) and right answers (n) that returns n numbers.
+    """
+    return metrics.register(name)
 
 
-def read_registered(logits: Float[Tensor, "n vocab"], answers: Int64[Tensor, " n"]) -> dict[str, Tensor]:
-    """What the registered metrics say, each a number for each answer."""
-    found = {name: metric(logits, answers) for name, metric in _registered.items()}
-    for name, values in found.items():
+def read_registered(logits: Logits, answers: Int64[Tensor, " n"]) -> dict[str, Tensor]:
+    """Return the values of the registered metrics, a number for each answer."""
+    readings = {name: metrics.get(name)(logits, answers) for name in metrics.names()}
+    for name, values in readings.items():
+        problem = ""
         if not isinstance(values, Tensor) or values.shape != answers.shape:
-            raise CheckFailed(f"metric {name!r}", ["must return a tensor with a number for each answer"])
-        if not values.isfinite().all() and logits.isfinite().all():  # of a broken model nothing is asked
-            raise CheckFailed(f"metric {name!r}", ["must return finite numbers where the logits are finite"])
-    return found
+            problem = "must return a tensor with a number for each answer"
+        elif not values.isfinite().all() and logits.isfinite().all():
+            problem = "must return finite numbers where the logits are finite"
+        if problem:
+            raise CheckFailed(f"metric {name!r}", [problem])
+    return readings
 
 
 @dataclass(frozen=True)

@@ -1,37 +1,28 @@
-"""What a user names: a pattern of mixers, tiled over the layers, and the block around them (paper §4.1, appendix A).
+"""Architectures: a pattern of mixers, tiled over the layers, and the block around them.
 
-An ablation is an option of one of these functions, never a class of its own.
+They are the paper's (§4.1, appendix A). An ablation is an option, never a class of its own.
 """
 
-from dataclasses import dataclass
-from typing import Annotated, Literal
+from dataclasses import dataclass, replace
+from inspect import Signature
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from mecheval.core.options import Option, options_of
 from mecheval.core.spec import Spec
-from mecheval.models.mixer_options import (
-    ChannelState,
-    DeltaBackend,
-    Expand,
-    FeatureDim,
-    FilterOrder,
-    HeadDim,
-    Heads,
-    Kernel,
-    MaybeTaps,
-    ScanBackend,
-    ShortTaps,
-    Skip,
-    SSMState,
-)
+from mecheval.models.registries import mixers
 
 Positions = Annotated[bool, Field(description="learned absolute positions added to the embedding")]
 
 
 @dataclass(frozen=True)
 class Architecture:
-    """`start` says who draws the linear weights: the backbone (normal) or the mixers themselves (own). `whole` is a
-    stranger's model in place of the backbone and all its mixers."""
+    """A pattern of mixers and the block around them.
+
+    `start` says what draws the linear weights: the backbone (normal) or the mixers (own). `whole`
+    is a third-party model in place of the backbone and all its mixers.
+    """
 
     pattern: tuple[Spec, ...]
     positions: bool = False
@@ -41,80 +32,61 @@ class Architecture:
     whole: Spec | None = None
 
     def mixer(self, layer: int) -> Spec:
+        """Return the mixer of a layer."""
         return self.pattern[layer % len(self.pattern)]
 
 
-def attention(*, heads: Heads = 1, positions: Positions = True) -> Architecture:
-    """A Transformer: softmax attention and MLP."""
-    return Architecture((Spec("attention", {"heads": heads}),), positions=positions)
+@dataclass(frozen=True)
+class Template:
+    """An architecture as a function of its options: those of its mixers, and `positions`."""
+
+    summary: str
+    base: Architecture
+
+    @property
+    def __signature__(self) -> Signature:
+        options = [option for mixer in self.base.pattern for option in _open_options(mixer)]
+        options.append(Option("positions", Positions, self.base.positions))
+        return Signature([option.parameter for option in options])
+
+    def __call__(self, **options: Any) -> Architecture:
+        arguments = self.__signature__.bind(**options)
+        arguments.apply_defaults()
+        values = arguments.arguments
+        pattern = []
+        for mixer in self.base.pattern:
+            chosen = {option.name: values[option.name] for option in _open_options(mixer)}
+            pattern.append(Spec(mixer.name, {**mixer.options, **chosen}))
+        return replace(self.base, pattern=tuple(pattern), positions=values["positions"])
 
 
-def base_conv(
-    *,
-    kernel: Kernel = 3,
-    positions: Positions = False,
-) -> Architecture:
-    """BaseConv: gated convolutions, short and implicitly long by turns."""
-    return Architecture(
-        (Spec("base_conv", {"kernel": kernel}), Spec("base_conv", {"kernel": "long"})), positions=positions
-    )
+def _open_options(mixer: Spec) -> list[Option]:
+    options = options_of(mixers.options(mixer.name), mixers.given)
+    return [option for name, option in options.items() if name not in mixer.options]
 
 
-def based(
-    *,
-    kernel: Kernel = 3,
-    feature_dim: FeatureDim = 8,
-    heads: Heads = 1,
-    positions: Positions = False,
-) -> Architecture:
-    """Based: short convolution and linear attention by turns."""
-    linear = Spec("linear_attention", {"feature_dim": feature_dim, "heads": heads})
-    return Architecture((Spec("base_conv", {"kernel": kernel}), linear), positions=positions)
+def _template(summary: str, *pattern: str, **block: Any) -> Template:
+    return Template(summary, Architecture(tuple(map(Spec.parse, pattern)), **block))
 
 
-def delta_net(
-    *,
-    heads: Heads = 1,
-    d_conv: MaybeTaps = 4,
-    backend: DeltaBackend = "auto",
-    positions: Positions = False,
-) -> Architecture:
-    """DeltaNet: a memory written by the delta rule."""
-    options = {"heads": heads, "d_conv": d_conv, "backend": backend}
-    return Architecture((Spec("delta_net", options),), positions=positions)
-
-
-def h3(
-    *,
-    d_state: SSMState = 1024,
-    head_dim: HeadDim = 2,
-    positions: Positions = False,
-) -> Architecture:
-    """H3: a shift SSM and a diagonal SSM with multiplications between them."""
-    return Architecture((Spec("h3", {"d_state": d_state, "head_dim": head_dim}),), positions=positions)
-
-
-def hyena(
-    *,
-    filter_order: FilterOrder = 64,
-    short: ShortTaps = 3,
-    skip: Skip = False,
-    positions: Positions = False,
-) -> Architecture:
-    """Hyena: gates around an implicit long convolution."""
-    return Architecture(
-        (Spec("hyena", {"filter_order": filter_order, "short": short, "skip": skip}),), positions=positions
-    )
-
-
-def mamba(
-    *,
-    d_state: ChannelState = 16,
-    expand: Expand = 2,
-    d_conv: MaybeTaps = 4,
-    backend: ScanBackend = "auto",
-    positions: Positions = False,
-) -> Architecture:
-    """Mamba: selective state space models behind short convolutions, without MLPs."""
-    options = {"d_state": d_state, "expand": expand, "d_conv": d_conv, "backend": backend}
-    return Architecture((Spec("mamba", options),), positions=positions, mlp=False, norm="rms", start="own")
+attention = _template("A Transformer: softmax attention and MLP.", "attention", positions=True)
+base_conv = _template(
+    "BaseConv: gated convolutions, short and implicitly long by turns.",
+    "base_conv",
+    "base_conv:kernel=long",
+)
+based = _template(
+    "Based: short convolution and linear attention by turns.",
+    "base_conv",
+    "linear_attention",
+)
+delta_net = _template("DeltaNet: a memory written by the delta rule.", "delta_net")
+h3 = _template("H3: a shift SSM and a diagonal SSM with multiplications between them.", "h3")
+hyena = _template("Hyena: gates around an implicit long convolution.", "hyena")
+mamba = _template(
+    "Mamba: selective state space models behind short convolutions, without MLPs.",
+    "mamba",
+    mlp=False,
+    norm="rms",
+    start="own",
+)

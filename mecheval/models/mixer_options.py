@@ -1,6 +1,6 @@
-"""The mixers' options, without torch: listing a mixer or refusing an option must be instant.
+"""The options of each mixer: the base class of the mixer itself, which inherits this constructor.
 
-A class here says what the constructor of its mixer says; a test holds the two together.
+They are apart from the mixers because listing or refusing an option must not import torch.
 """
 
 import importlib.util
@@ -10,26 +10,23 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from mecheval.core.errors import InvalidInput
+from mecheval.core.options import Constraints, broken_constraints
 
 Heads = Annotated[int, Field(ge=1, description="heads")]
-HeadDim = Annotated[int, Field(ge=1, description="channels in a head")]
-Kernel = Annotated[
-    Annotated[int, Field(ge=1, le=64)] | Literal["long"],
-    Field(description="taps of the convolution, or long for an implicit one"),
+Taps = Annotated[int, Field(ge=0, le=16, description="taps of the short convolutions; 0: none")]
+Features = Annotated[int, Field(ge=1, le=256, description="width of queries and keys in each head")]
+Skip = Annotated[
+    bool,
+    Field(description="a trained multiple of its input added to the convolution"),
 ]
-FeatureDim = Annotated[int, Field(ge=1, le=256, description="width of queries and keys in each head")]
-ShortTaps = Annotated[int, Field(ge=1, le=64, description="taps of the short convolution")]
-MaybeTaps = Annotated[int, Field(ge=0, le=16, description="taps of the short convolutions; 0: none")]
-FilterOrder = Annotated[int, Field(ge=1, le=4096, description="width of the filter's MLP")]
-Skip = Annotated[bool, Field(description="a trained multiple of its input added to the convolution")]
 SSMState = Annotated[int, Field(ge=2, le=2**16, multiple_of=2, description="state of each SSM")]
-ChannelState = Annotated[int, Field(ge=1, le=1024, description="state of each channel")]
-Expand = Annotated[int, Field(ge=1, le=16, description="channels, as a multiple of d_model")]
 ScanBackend = Annotated[
-    Literal["auto", "torch", "numba", "mamba_ssm"], Field(description="who computes the scan; auto: the fastest here")
+    Literal["auto", "torch", "numba", "mamba_ssm"],
+    Field(description="who computes the scan; auto: the fastest here"),
 ]
 DeltaBackend = Annotated[
-    Literal["auto", "torch", "fla"], Field(description="who computes the delta rule; auto: the fastest here")
+    Literal["auto", "torch", "fla"],
+    Field(description="who computes the delta rule; auto: the fastest here"),
 ]
 
 
@@ -44,72 +41,91 @@ def head_dim_divides(head_dim: int, d_model: int) -> str | None:
 def backend_is_installed(backend: str) -> str | None:
     if backend not in ("mamba_ssm", "fla") or importlib.util.find_spec(backend) is not None:
         return None
-    return f"backend={backend} needs the package {backend}, which is not installed; auto does without"
+    return f"backend={backend} needs the package {backend}; install it or use backend=auto"
 
 
-def refuse(complaint: str | None) -> None:
-    if complaint:
-        raise InvalidInput(complaint)
+def refuse(problem: str | None) -> None:
+    """Raise InvalidInput if a constraint returned a problem."""
+    if problem:
+        raise InvalidInput(problem)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Attention:
+@dataclass(eq=False, repr=False)
+class MixerOptions:
+    """The arguments of every mixer; a subclass adds its options as keywords."""
+
+    d_model: int
+    max_len: int
+    constraints: ClassVar[Constraints] = ()
+
+    def __post_init__(self) -> None:
+        """Refuse options that do not fit together; a mixer then builds its layers."""
+        super().__init__()  # nn.Module's, of which a mixer inherits next
+        if problems := broken_constraints(self.constraints, vars(self)):
+            raise InvalidInput(problems)
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class AttentionOptions(MixerOptions):
     """Causal softmax attention."""
 
     heads: Heads = 1
-    constraints: ClassVar = (heads_divide,)
+    constraints: ClassVar[Constraints] = (heads_divide,)
 
 
-@dataclass(frozen=True, kw_only=True)
-class BaseConv:
+@dataclass(eq=False, repr=False, kw_only=True)
+class BaseConvOptions(MixerOptions):
     """A gated convolution, short or implicitly long."""
 
-    kernel: Kernel = 3
+    kernel: Annotated[
+        Annotated[int, Field(ge=1, le=64)] | Literal["long"],
+        Field(description="taps of the convolution, or long for an implicit one"),
+    ] = 3
 
 
-@dataclass(frozen=True, kw_only=True)
-class DeltaNet:
+@dataclass(eq=False, repr=False, kw_only=True)
+class DeltaNetOptions(MixerOptions):
     """A recurrent memory written by the delta rule."""
 
     heads: Heads = 1
-    d_conv: MaybeTaps = 4
+    d_conv: Taps = 4
     backend: DeltaBackend = "auto"
-    constraints: ClassVar = (heads_divide, backend_is_installed)
+    constraints: ClassVar[Constraints] = (heads_divide, backend_is_installed)
 
 
-@dataclass(frozen=True, kw_only=True)
-class H3:
+@dataclass(eq=False, repr=False, kw_only=True)
+class H3Options(MixerOptions):
     """Two state space models with multiplications between them."""
 
     d_state: SSMState = 1024
-    head_dim: HeadDim = 2
-    constraints: ClassVar = (head_dim_divides,)
+    head_dim: Annotated[int, Field(ge=1, description="channels in a head")] = 2
+    constraints: ClassVar[Constraints] = (head_dim_divides,)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Hyena:
+@dataclass(eq=False, repr=False, kw_only=True)
+class HyenaOptions(MixerOptions):
     """Gated implicit long convolution."""
 
-    filter_order: FilterOrder = 64
-    short: ShortTaps = 3
+    filter_order: Annotated[int, Field(ge=1, le=4096, description="width of the filter's MLP")] = 64
+    short: Annotated[int, Field(ge=1, le=64, description="taps of the short convolution")] = 3
     skip: Skip = False
 
 
-@dataclass(frozen=True, kw_only=True)
-class LinearAttention:
+@dataclass(eq=False, repr=False, kw_only=True)
+class LinearAttentionOptions(MixerOptions):
     """Normalised linear attention with the 2nd-order Taylor feature map."""
 
-    feature_dim: FeatureDim = 8
+    feature_dim: Features = 8
     heads: Heads = 1
-    constraints: ClassVar = (heads_divide,)
+    constraints: ClassVar[Constraints] = (heads_divide,)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Mamba:
+@dataclass(eq=False, repr=False, kw_only=True)
+class MambaOptions(MixerOptions):
     """A selective state space model behind a short convolution."""
 
-    d_state: ChannelState = 16
-    expand: Expand = 2
-    d_conv: MaybeTaps = 4
+    d_state: Annotated[int, Field(ge=1, le=1024, description="state of each channel")] = 16
+    expand: Annotated[int, Field(ge=1, le=16, description="channels, as a multiple of d_model")] = 2
+    d_conv: Taps = 4
     backend: ScanBackend = "auto"
-    constraints: ClassVar = (backend_is_installed,)
+    constraints: ClassVar[Constraints] = (backend_is_installed,)

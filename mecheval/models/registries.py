@@ -1,21 +1,23 @@
-"""The mixers, architectures and whole models that can be named."""
+"""The registries of mixers, architectures and whole models."""
 
 from mecheval.core.registry import Registry
-from mecheval.models import mixer_options as choices
+from mecheval.models import mixer_options
 
 mixers = Registry("mixer", given=("d_model", "max_len"))
-for name, target in {
-    "attention": "attention:Attention",
-    "base_conv": "base_conv:BaseConv",
-    "delta_net": "delta_net:DeltaNet",
-    "h3": "h3:H3",
-    "hyena": "hyena:Hyena",
-    "linear_attention": "linear_attention:LinearAttention",
-    "mamba": "mamba:Mamba",
+for name, cls in {
+    "attention": "Attention",
+    "base_conv": "BaseConv",
+    "delta_net": "DeltaNet",
+    "h3": "H3",
+    "hyena": "Hyena",
+    "linear_attention": "LinearAttention",
+    "mamba": "Mamba",
 }.items():
-    mixers.add(name, f"mecheval.models.mixers.{target}", options=getattr(choices, target.partition(":")[2]))
+    options = getattr(mixer_options, f"{cls}Options")
+    mixers.add(name, f"mecheval.models.mixers.{name}:{cls}", options)
 
-models = Registry("model", given=("vocab_size", "d_model", "layers", "max_len"))  # all of them strangers'
+# whole models, all of them third-party
+models = Registry("model", given=("vocab_size", "d_model", "layers", "max_len"))
 
 architectures = Registry("architecture")
 for name in ("attention", "base_conv", "based", "delta_net", "h3", "hyena", "mamba"):

@@ -1,6 +1,7 @@
-"""Loggers of other people, as extras: each is told how a run goes by three methods, and none can make it fail.
+"""Loggers that a run reports to: Weights & Biases, TensorBoard and third-party ones.
 
-start(experiment, step)     log(step, loss, row)     finish(status)
+A logger has three methods: start(experiment, step), log(step, loss, row) and finish(status). One
+that fails is left out and cannot make the run fail.
 """
 
 import logging
@@ -9,7 +10,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from mecheval.core.errors import InvalidInput
-from mecheval.core.options import did_you_mean
+from mecheval.core.registry import Registry
 from mecheval.runs.experiment import Experiment
 from mecheval.training.config import Row
 
@@ -17,52 +18,62 @@ if TYPE_CHECKING:
     from mecheval.runs.run import Watcher
 
 notes = logging.getLogger("mecheval")
+loggers = Registry("logger")
+
+
+def register_logger(name: str) -> Callable[[type[Any]], type[Any]]:
+    """Return a decorator that registers a logger class for `mecheval run --log NAME`."""
+    return loggers.register(name)
 
 
 def logger(name: str) -> "Watcher":
-    """A logger by its name; refused if there is none or its package is not installed."""
-    if name not in LOGGERS:
-        raise InvalidInput(f"log={name} must be one that there is{did_you_mean(name, LOGGERS)}")
-    if find_spec(name) is None:
-        raise InvalidInput(f"log={name} needs the package {name}: pip install 'mecheval[{name}]'")
-    return Guarded(name, LOGGERS[name]())
+    """Build a logger by its name; refuse one whose package is not installed."""
+    cls = loggers.get(name)
+    package = getattr(cls, "package", None)
+    if package and find_spec(package) is None:
+        hint = f"pip install 'mecheval[{package}]'"
+        raise InvalidInput(f"log={name} needs the package {package}: {hint}")
+    return Guarded(name, cls())
 
 
 class Guarded:
-    """Another logger, until it fails: then it is said once, and the run goes on without it."""
+    """A logger that is left out, with one warning, once it fails."""
 
     def __init__(self, name: str, inner: "Watcher") -> None:
         self._name, self._inner = name, inner
         self._failed = False
 
     def start(self, experiment: Experiment, step: int) -> None:
-        self._tell(self._inner.start, experiment, step)
+        self._call(self._inner.start, experiment, step)
 
     def log(self, step: int, loss: float, row: Row | None) -> None:
-        self._tell(self._inner.log, step, loss, row)
+        self._call(self._inner.log, step, loss, row)
 
     def finish(self, status: str) -> None:
-        self._tell(self._inner.finish, status)
+        self._call(self._inner.finish, status)
 
-    def _tell(self, method: Callable[..., None], *arguments: Any) -> None:
+    def _call(self, method: Callable[..., None], *arguments: Any) -> None:
         if self._failed:
             return
         try:
             method(*arguments)
-        except Exception as error:  # whatever it is, a run is worth more than its log
+        except Exception as error:  # a run is worth more than its log
             self._failed = True
-            notes.warning("the logger %s failed and is left out: %s: %s", self._name, type(error).__name__, error)
+            reason = f"{type(error).__name__}: {error}"
+            notes.warning("the logger %s failed and is left out: %s", self._name, reason)
 
 
+@register_logger("wandb")
 class WandB:
-    """Weights & Biases. One run of theirs for each experiment, gone on with after a kill."""
+    """Logs to Weights & Biases, one run for each experiment; a resumed run continues it."""
+
+    package = "wandb"
 
     def start(self, experiment: Experiment, step: int) -> None:
         import wandb
 
-        self._run: Any = wandb.init(
-            project="mecheval", id=experiment.key[:32], name=experiment.name, config=experiment.fields(), resume="allow"
-        )
+        names = {"project": "mecheval", "id": experiment.key[:32], "name": experiment.name}
+        self._run: Any = wandb.init(**names, config=experiment.fields(), resume="allow")
 
     def log(self, step: int, loss: float, row: Row | None) -> None:
         if row:
@@ -73,13 +84,17 @@ class WandB:
         self._run.finish()
 
 
+@register_logger("tensorboard")
 class TensorBoard:
-    """Event files in ./tensorboard/NAME; what was logged after the last checkpoint is taken back."""
+    """Writes event files to ./tensorboard/NAME; a resumed run purges those after its checkpoint."""
+
+    package = "tensorboard"
 
     def start(self, experiment: Experiment, step: int) -> None:
         from torch.utils.tensorboard import SummaryWriter
 
-        self._writer: Any = SummaryWriter(f"tensorboard/{experiment.name}", purge_step=step + 1)
+        folder = f"tensorboard/{experiment.name}"
+        self._writer: Any = SummaryWriter(folder, purge_step=step + 1)
         self._writer.add_text("experiment", experiment.to_json())
 
     def log(self, step: int, loss: float, row: Row | None) -> None:
@@ -90,6 +105,3 @@ class TensorBoard:
     def finish(self, status: str) -> None:
         self._writer.add_text("status", status)
         self._writer.close()
-
-
-LOGGERS: dict[str, Callable[[], "Watcher"]] = {"wandb": WandB, "tensorboard": TensorBoard}

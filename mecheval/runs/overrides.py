@@ -11,7 +11,7 @@ from mecheval.core.errors import InvalidInput
 from mecheval.core.options import format_value
 from mecheval.core.spec import Scalar, parse_scalar
 from mecheval.models.registries import mixers
-from mecheval.plugins import registered
+from mecheval.plugins import register_from_text
 from mecheval.runs.experiment import Experiment
 from mecheval.tasks import tasks
 
@@ -52,7 +52,7 @@ def read_experiment(words: Sequence[str], file: Path | None) -> Experiment:
     values = dict(written.values)
     for name, registry in NAMED.items():
         if ".py:" in str(values.get(name)):  # a class in a file
-            values[name] = registered(registry, values[name])
+            values[name] = register_from_text(registry, values[name])
     return Experiment.of(values, written.places)
 
 

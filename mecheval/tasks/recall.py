@@ -15,6 +15,7 @@ from numpy import ndarray
 from pydantic import Field
 
 from mecheval.core.errors import InvalidInput
+from mecheval.core.options import settle
 from mecheval.tasks.corruption import Kind, Role, Seed, corrupt
 from mecheval.tasks.documents import (
     FIRST_SYMBOL,
@@ -27,7 +28,7 @@ from mecheval.tasks.documents import (
 from mecheval.tasks.philox import key_of
 from mecheval.tasks.reference import Choices, Document, recall_ref
 from mecheval.tasks.splits import HeldOut, HeldOutShare, Split, share_complaint, size_of
-from mecheval.tasks.task import MAX_ATTEMPTS, numbers, settle, spec_of
+from mecheval.tasks.task import MAX_ATTEMPTS, numbers, spec_of
 
 MIN_ACCEPTANCE = 0.01
 Count = Annotated[int, Field(ge=1, le=2**12)]

@@ -42,13 +42,6 @@ class Task(Protocol):
         ...
 
 
-def settle(task: object) -> None:
-    """Validate the fields of a frozen dataclass and convert them to their types (0 becomes 0.0)."""
-    values = validate(type(task), {name: getattr(task, name) for name in options_of(type(task))})
-    for name, value in values.items():
-        object.__setattr__(task, name, value)
-
-
 def spec_of(name: str, task: object) -> Spec:
     """Return the spec of a task without its defaults, so that a new option renames no old task."""
     options = options_of(type(task))

@@ -15,6 +15,7 @@ from numpy import ndarray
 from pydantic import Field
 
 from mecheval.core.errors import InvalidInput
+from mecheval.core.options import settle
 from mecheval.tasks.corruption import Kind, Role, Seed, corrupt
 from mecheval.tasks.documents import (
     FIRST_SYMBOL,
@@ -28,7 +29,7 @@ from mecheval.tasks.grammar import Grammar, Head, draw_grammar
 from mecheval.tasks.philox import Stream, key_of
 from mecheval.tasks.reference import MIN_SYMBOLS, Choices, Document, derive_ref, treecall_ref
 from mecheval.tasks.splits import HeldOut, HeldOutShare, Split, share_complaint
-from mecheval.tasks.task import MAX_ATTEMPTS, SPLITS, numbers, settle, spec_of
+from mecheval.tasks.task import MAX_ATTEMPTS, SPLITS, numbers, spec_of
 
 Query = Literal["parent", "sibling", "child", "grandparent"]
 QUERIES = get_args(Query)

@@ -5,7 +5,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from mecheval.core.options import validate
+from mecheval.core.options import settle
 
 Schedule = Literal["cosine", "linear", "constant"]
 Row = dict[str, int | float]  # a line of the curve: the step and its metrics
@@ -56,8 +56,7 @@ class TrainConfig:
     constraints: ClassVar = (_enough_documents, _one_length, _fresh_needs_steps)
 
     def __post_init__(self) -> None:
-        for name, value in validate(type(self), vars(self)).items():
-            object.__setattr__(self, name, value)
+        settle(self)
         if self.epochs == EPOCHS:  # the default, so that both spellings have one key
             object.__setattr__(self, "epochs", None)
 

@@ -5,7 +5,7 @@ from support.card_runs import THIRD_PARTY, alone
 
 from mecheval.cards.measured import FILE, examined
 from mecheval.models.registries import mixers
-from mecheval.plugins import registered
+from mecheval.plugins import register_from_text
 from mecheval.runs.experiment import Experiment
 from mecheval.runs.finished import Run
 from mecheval.runs.run import run
@@ -24,7 +24,7 @@ def learned(tmp_path_factory):
     """A gated recurrence that recalls, examined beside the baselines; its model, too."""
     out = tmp_path_factory.mktemp("learned")
     with alone():
-        own = experiment(registered(mixers, f"{THIRD_PARTY / 'gated.py'}:GatedRecurrence"))
+        own = experiment(register_from_text(mixers, f"{THIRD_PARTY / 'gated.py'}:GatedRecurrence"))
         folder = run(own, out).folder
         every = [own, experiment("attention"), experiment("mamba")]
         found = examined({own.task: folder}, every, out)

@@ -137,7 +137,7 @@ def test_it_can_be_looked_at(file, capsys):
         ("mine.py:Unbuilt", "error: Unbuilt cannot be built: RuntimeError: out of luck"),
         ("mine.py:Mine:power=x", "error: model.architecture=Mine:power=x: Mine: power=x must be a number"),
         ("mine.py:Sized", "it must be built with (vocab_size, d_model, layers, max_len, **options)"),
-        ("mine.py:mamba", "'mine.py:mamba' must have another name"),
+        ("mine.py:mamba", "name='mamba' is taken by another architecture; rename yours"),
     ],
 )
 def test_what_cannot_be_run_is_refused_before_anything_is_written(model, line, file, capsys):

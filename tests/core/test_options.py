@@ -36,7 +36,7 @@ def test_options_are_the_keywords_of_the_constructor():
     assert options["flag"].allowed == "true or false"
 
 
-def test_a_strangers_class_needs_no_annotations():
+def test_a_third_party_class_needs_no_annotations():
     class Mixer:
         def __init__(self, d_model, max_len, heads=4):
             pass
@@ -90,7 +90,8 @@ def test_every_wrong_field_is_reported_and_no_constraint_on_a_wrong_one():
 
 def test_values_come_out_as_the_constructor_wants_them():
     values = validate(Thing, {"width": 8, "rate": 0.25})
-    assert values == {"width": 8, "heads": 1, "rate": 0.25, "kernel": 3, "side": "right", "flag": False}
+    defaults = {"heads": 1, "kernel": 3, "side": "right", "flag": False}
+    assert values == {"width": 8, "rate": 0.25, **defaults}
 
 
 def test_an_option_without_a_type_is_refused_where_it_is_given_or_needed_and_nowhere_else():
@@ -104,13 +105,13 @@ def test_an_option_without_a_type_is_refused_where_it_is_given_or_needed_and_now
 
     here = ("d_model", "max_len")
     assert validate(Mixer, {}, given=here) == {"device": None}
-    with pytest.raises(InvalidInput, match=r"option 'device' must have a type, .*test_options.py:\d+"):
+    with pytest.raises(InvalidInput, match=r"'device' must have a type, .*test_options.py:\d+"):
         validate(Mixer, {"device": "cpu"}, given=here)
     with pytest.raises(InvalidInput, match=r"^option 'window' must have a type"):
         validate(Needs, {})
 
 
-def test_a_type_of_which_nothing_can_be_typed_is_none():
+def test_a_type_that_cannot_be_typed_in_a_command_is_refused():
     class Strange:
         pass
 
@@ -133,5 +134,5 @@ def test_the_place_of_a_constructor_is_a_file_and_a_line():
     first = Own.__init__.__code__.co_firstlineno
     assert where(Own).endswith(f"test_options.py:{first}")
     assert where(Inherits).endswith(f"test_options.py:{first + 3}")
-    assert "test_options.py:" in where(Thing), "whose constructor nobody wrote"
+    assert "test_options.py:" in where(Thing), "a dataclass has no constructor in its source"
     assert where(int) == "builtins"

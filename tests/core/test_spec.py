@@ -8,9 +8,11 @@ from mecheval.core.errors import InvalidInput
 from mecheval.core.spec import Spec, canonical_json
 
 names = st.from_regex(r"[a-z_][a-z0-9_]{0,8}", fullmatch=True)
-mistakable = st.sampled_from(["8", "-1", "1e3", "true", "false", "nan", "inf", "", "a b", "a,b", "a=b", 'a"b', "a:b"])
+looks_like_a_value = st.sampled_from(["8", "-1", "1e3", "true", "false", "nan", "inf"])
+needs_quotes = st.sampled_from(["", "a b", "a,b", "a=b", 'a"b', "a:b"])
 scalars = (
-    mistakable
+    looks_like_a_value
+    | needs_quotes
     | st.booleans()
     | st.integers(-(2**70), 2**70)
     | st.floats(allow_nan=False, allow_infinity=False)
@@ -21,12 +23,7 @@ specs = st.builds(Spec, names, st.dictionaries(names, scalars, max_size=5))
 
 @given(specs)
 def test_a_spec_is_read_back_from_its_text(spec):
-    assert Spec.parse(str(spec)) == spec
-
-
-@given(specs)
-def test_a_spec_is_read_back_from_its_json(spec):
-    again = Spec.from_json(spec.to_json())
+    again = Spec.parse(str(spec))
     assert again == spec
     assert again.key == spec.key
     assert hash(again) == hash(spec)
@@ -44,9 +41,8 @@ def test_the_text_is_what_people_type():
 
 
 def test_a_key_never_changes():
-    assert (
-        Spec.parse("recall:pairs=8,vocab=64").key == "58690cd2566db3f5e6be4b58392a8ff4323ec4932353ac9395c9a3148c20aadc"
-    )
+    key = "58690cd2566db3f5e6be4b58392a8ff4323ec4932353ac9395c9a3148c20aadc"
+    assert Spec.parse("recall:pairs=8,vocab=64").key == key
 
 
 @pytest.mark.parametrize(
@@ -77,8 +73,11 @@ def test_one_true_and_one_point_nought_are_different_options():
     assert len(keys) == 4
 
 
-@pytest.mark.parametrize("text", ["", ":", "a b", "recall:", "recall:pairs", "recall:=8", "recall:pairs=8,", 'a:b="c'])
-def test_what_is_no_spec_is_refused(text):
+@pytest.mark.parametrize(
+    "text",
+    ["", ":", "a b", "recall:", "recall:pairs", "recall:=8", "recall:pairs=8,", 'a:b="c'],
+)
+def test_text_that_is_not_a_spec_is_refused(text):
     with pytest.raises(InvalidInput):
         Spec.parse(text)
 

@@ -1,32 +1,31 @@
-"""A stranger's metric, from the function to the rows."""
+"""A third-party metric, from the function to the rows."""
+
+from importlib.metadata import EntryPoint
 
 import numpy as np
 import pytest
 import torch
 
+from mecheval.core import registry
 from mecheval.core.errors import CheckFailed, InvalidInput
 from mecheval.interventions.interchange import interchange
-from mecheval.metrics import readout as scores
 from mecheval.metrics.behaviour import behaviour
-from mecheval.metrics.readout import register_metric
+from mecheval.metrics.readout import metrics, register_metric
 from mecheval.models.config import ModelConfig
 from mecheval.models.language_model import LanguageModel
 from mecheval.tasks.recall import Recall
 
-
-@pytest.fixture(autouse=True)
-def no_metric_is_left(monkeypatch):
-    monkeypatch.setattr(scores, "_registered", {})
+pytestmark = pytest.mark.usefixtures("own_names")
 
 
 def rank(logits, answers):
-    """How many tokens are at least as likely as the right one."""
+    """Count the tokens that are at least as likely as the right one."""
     return (logits >= logits.gather(1, answers[:, None])).sum(dim=1)
 
 
 def drawn(queries=1):
     task = Recall(pairs=4, vocab=12, queries=queries)
-    config = ModelConfig(architecture="attention", d_model=8, max_len=32, init_linear=5.0, init_embedding=20.0)
+    config = ModelConfig("attention", d_model=8, max_len=32, init_linear=5.0, init_embedding=20.0)
     return LanguageModel(config, task.vocab_size, seed=7), task
 
 
@@ -35,7 +34,8 @@ def test_it_is_the_mean_over_a_documents_queries():
     model, task = drawn(queries=3)
     docs = task.documents(0, "test", 0, 20)
     with torch.no_grad():
-        logits = model(torch.from_numpy(docs.tokens).long(), torch.from_numpy(docs.queries).long()).numpy()
+        tokens, queries = (torch.from_numpy(a).long() for a in (docs.tokens, docs.queries))
+        logits = model(tokens, queries).numpy()
     right = np.take_along_axis(logits, docs.answers[..., None], axis=2)
     expected = (logits >= right).sum(axis=2).mean(axis=1)
     found = behaviour(model, docs)
@@ -54,21 +54,25 @@ def test_it_is_no_part_of_the_training_curve():
 
 
 def test_every_cell_of_a_grid_has_it():
-    register_metric("likelihood_again")(lambda logits, answers: logits.softmax(1).gather(1, answers[:, None])[:, 0])
+    @register_metric("likelihood_again")
+    def likelihood(logits, answers):
+        return logits.softmax(1).gather(1, answers[:, None])[:, 0]
+
     model, task = drawn()
     grid = interchange(model, task, ["blocks.1.block_in"], ["key", "query"], documents=20)
     found = {(row.metric, row.condition, row.role): row.value for row in grid.rows()}
-    for condition, role in (("clean", None), ("corrupt", None), ("restored", "key"), ("restored", "query")):
+    conditions = [("clean", None), ("corrupt", None), ("restored", "key"), ("restored", "query")]
+    for condition, role in conditions:
         assert found["likelihood_again", condition, role] == pytest.approx(
             found["likelihood", condition, role], rel=1e-5
         )
 
 
 @pytest.mark.parametrize("name", ["likelihood", "loss", "share", "rank"])
-def test_a_name_is_given_once(name):
+def test_a_name_that_is_taken_is_refused(name):
     register_metric("rank")(rank)
     with pytest.raises(InvalidInput, match=f"name='{name}' is taken"):
-        register_metric(name)(rank)
+        register_metric(name)(drawn)
 
 
 @pytest.mark.parametrize(
@@ -79,7 +83,7 @@ def test_a_name_is_given_once(name):
         (lambda logits, answers: logits[:, 0] / 0, "finite numbers"),
     ],
 )
-def test_one_that_gives_no_numbers_is_refused(metric, problem):
+def test_a_metric_that_does_not_return_numbers_is_refused(metric, problem):
     register_metric("mine")(metric)
     model, task = drawn()
     with pytest.raises(CheckFailed, match=f"metric 'mine': must return .*{problem}"):
@@ -92,4 +96,14 @@ def test_a_broken_model_is_not_the_metrics_fault():
     register_metric("logit_of_padding")(lambda logits, answers: logits[:, 0])
     model, task = drawn()
     torch.nn.init.constant_(model.embedding.weight, torch.nan)
-    assert np.isnan(behaviour(model, task.documents(0, "test", 0, 20)).loss).all(), "the run says it diverged"
+    loss = behaviour(model, task.documents(0, "test", 0, 20)).loss
+    assert np.isnan(loss).all(), "the run reports that it diverged"
+
+
+def test_a_metric_comes_by_entry_point(monkeypatch):
+    point = EntryPoint(name="peak", value="torch:amax", group="mecheval.metrics")
+    points = {"mecheval.metrics": [point]}
+    monkeypatch.setattr(registry, "entry_points", lambda group: points.get(group, []))
+    monkeypatch.setattr(metrics, "_entry_points_read", False)
+    assert metrics.names() == ["peak"]
+    assert metrics.get("peak") is torch.amax

@@ -405,5 +405,5 @@ def test_what_only_our_blocks_can_say_is_refused(module):
         lambda: held_pairs(model, TASK, 0),
         lambda: states(model, TASK.documents(0, "test", 0, 4), 0),
     ):
-        with pytest.raises(InvalidInput, match="model=Small must be made of our blocks: only"):
+        with pytest.raises(InvalidInput, match="model=Small must be a mecheval LanguageModel: only"):
             ask()

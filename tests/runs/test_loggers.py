@@ -1,4 +1,4 @@
-"""Loggers of other people: each line of the curve once, and no failure of theirs is a failure of the run."""
+"""Loggers get each line of the curve once, and a logger that fails does not fail the run."""
 
 import importlib.machinery
 import logging
@@ -11,7 +11,7 @@ import pytest
 
 from mecheval.core.errors import Interrupted, InvalidInput
 from mecheval.runs.experiment import Experiment
-from mecheval.runs.loggers import LOGGERS, Guarded, logger
+from mecheval.runs.loggers import Guarded, logger, loggers, register_logger
 from mecheval.runs.run import run
 
 COLUMNS = {"loss", "accuracy", "likelihood", "train_loss", "gradient_norm", "learning_rate"}
@@ -55,12 +55,17 @@ class Failing:
 
 @pytest.mark.parametrize(
     ("method", "calls"),
-    [("start", ["start"]), ("log", ["start", "log"]), ("finish", ["start", *["log"] * 5, "finish"])],
+    [
+        ("start", ["start"]),
+        ("log", ["start", "log"]),
+        ("finish", ["start", *["log"] * 5, "finish"]),
+    ],
 )
 def test_a_logger_that_fails_is_left_out_and_said_once(method, calls, experiment, tmp_path, caplog):
     failing, fine = Failing(method), Failing(None)
     with caplog.at_level(logging.WARNING, "mecheval"):
-        found = run(experiment, tmp_path, watchers=[Guarded("theirs", failing), Guarded("ours", fine)])
+        watchers = [Guarded("theirs", failing), Guarded("ours", fine)]
+        found = run(experiment, tmp_path, watchers=watchers)
     assert found.status == "done"
     assert failing.calls == calls
     assert fine.calls == ["start", *["log"] * 5, "finish"]
@@ -78,14 +83,14 @@ def test_a_logger_changes_no_bit(experiment, tmp_path):
 
 @pytest.fixture
 def wandb(monkeypatch):
-    """A package that keeps what it is told."""
+    """A package that stores what is logged."""
     fake = ModuleType("wandb")
     fake.__spec__ = importlib.machinery.ModuleSpec("wandb", None)
     fake.runs = []
 
     def init(**arguments):
-        made = SimpleNamespace(arguments=arguments, told=[], summary={}, finished=0)
-        made.log = lambda row, step: made.told.append((step, row))
+        made = SimpleNamespace(arguments=arguments, logged=[], summary={}, finished=0)
+        made.log = lambda row, step: made.logged.append((step, row))
         made.finish = lambda: setattr(made, "finished", made.finished + 1)
         fake.runs.append(made)
         return made
@@ -95,11 +100,11 @@ def wandb(monkeypatch):
     return fake
 
 
-def test_wandb_is_told_each_line_of_the_curve_once(experiment, tmp_path, wandb):
+def test_wandb_gets_each_line_of_the_curve_once(experiment, tmp_path, wandb):
     found = run(experiment, tmp_path, watchers=[logger("wandb")])
     (made,) = wandb.runs
-    assert made.told == [(row["step"], row) for row in found.curve]
-    assert [step for step, _ in made.told] == [2, 4, 5]
+    assert made.logged == [(row["step"], row) for row in found.curve]
+    assert [step for step, _ in made.logged] == [2, 4, 5]
     assert made.arguments["config"] == experiment.fields()
     assert experiment.key.startswith(made.arguments["id"])
     assert made.summary == {"status": "done"}
@@ -107,7 +112,7 @@ def test_wandb_is_told_each_line_of_the_curve_once(experiment, tmp_path, wandb):
 
 
 class Stops:
-    """Somebody presses Ctrl-C after a step."""
+    """Presses Ctrl-C after a step."""
 
     def __init__(self, step):
         self.step = step
@@ -123,14 +128,14 @@ class Stops:
         pass
 
 
-def test_a_run_that_is_gone_on_with_is_one_run_of_theirs_and_no_line_comes_twice(experiment, tmp_path, wandb):
+def test_a_resumed_run_is_one_wandb_run_and_no_line_is_logged_twice(experiment, tmp_path, wandb):
     with pytest.raises(Interrupted):
         run(experiment, tmp_path, watchers=[logger("wandb"), Stops(4)])
     found = run(experiment, tmp_path, watchers=[logger("wandb")])
     first, second = wandb.runs
     assert first.arguments["id"] == second.arguments["id"]
     assert second.arguments["resume"] == "allow"
-    assert first.told + second.told == [(row["step"], row) for row in found.curve]
+    assert first.logged + second.logged == [(row["step"], row) for row in found.curve]
     assert (first.summary, second.summary) == ({"status": "not finished"}, {"status": "done"})
 
 
@@ -155,13 +160,28 @@ def test_tensorboard_has_each_line_of_the_curve_once(experiment, tmp_path, monke
 
 
 @pytest.mark.parametrize("name", ["wnadb", "", "tensorbord"])
-def test_a_logger_that_there_is_not_is_refused(name):
-    with pytest.raises(InvalidInput, match=f"log={name} must be one that there is.*tensorboard, wandb"):
+def test_an_unknown_logger_is_refused(name):
+    with pytest.raises(InvalidInput, match=f"no logger named '{name}'.*known: tensorboard, wandb"):
         logger(name)
 
 
-@pytest.mark.parametrize("name", LOGGERS)
+@pytest.mark.parametrize("name", ["wandb", "tensorboard"])
 def test_a_logger_whose_package_is_not_installed_is_refused(name, monkeypatch):
     monkeypatch.setattr("mecheval.runs.loggers.find_spec", lambda name: None)
-    with pytest.raises(InvalidInput, match=rf"log={name} needs the package {name}: pip install 'mecheval\[{name}\]'"):
+    message = rf"log={name} needs the package {name}: pip install 'mecheval\[{name}\]'"
+    with pytest.raises(InvalidInput, match=message):
         logger(name)
+
+
+def test_a_third_party_logger_is_registered_by_name(experiment, tmp_path, own_names):
+    calls = []
+
+    @register_logger("mine")
+    class Mine(Failing):
+        def __init__(self):
+            super().__init__(None)
+            self.calls = calls
+
+    run(experiment, tmp_path, watchers=[logger("mine")])
+    assert calls == ["start", *["log"] * 5, "finish"]
+    assert loggers.names() == ["wandb", "tensorboard", "mine"]

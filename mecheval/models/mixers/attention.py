@@ -8,7 +8,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from mecheval.models.layers import split_heads
-from mecheval.models.mixer_options import Heads, heads_divide, refuse
+from mecheval.models.mixer_options import AttentionOptions
 from mecheval.models.ops import Reads
 from mecheval.models.ops.causal_attention import (
     attention_read,
@@ -23,13 +23,10 @@ Weights = Float[Tensor, "batch head time source"]
 HEADS = "batch time head d_head"
 
 
-class Attention(nn.Module):
-    """Causal softmax attention."""
-
-    def __init__(self, d_model: int, max_len: int, *, heads: Heads = 1) -> None:
-        super().__init__()
-        refuse(heads_divide(heads, d_model))
-        self.heads = heads
+class Attention(AttentionOptions, nn.Module):
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        d_model = self.d_model
         self.qkv_proj = nn.Linear(d_model, 3 * d_model, bias=False)
         self.out_proj = nn.Linear(d_model, d_model)
         self.query = Site(HEADS, "queries")

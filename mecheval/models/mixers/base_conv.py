@@ -8,7 +8,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from mecheval.models.layers import ImplicitFilter, ShortConv
-from mecheval.models.mixer_options import Kernel
+from mecheval.models.mixer_options import BaseConvOptions
 from mecheval.models.ops import Reads, gather_reads
 from mecheval.models.ops.long_conv import long_conv, long_read
 from mecheval.models.site import Site
@@ -17,12 +17,11 @@ Stream = Float[Tensor, "batch time d_model"]
 Output = Float[Tensor, "batch reads d_model"]
 
 
-class BaseConv(nn.Module):
-    """A gated convolution, short or implicitly long."""
-
-    def __init__(self, d_model: int, max_len: int, *, kernel: Kernel = 3) -> None:
-        super().__init__()
-        self.filter = ImplicitFilter(d_model, max_len) if kernel == "long" else None
+class BaseConv(BaseConvOptions, nn.Module):
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        d_model, kernel = self.d_model, self.kernel
+        self.filter = ImplicitFilter(d_model, self.max_len) if kernel == "long" else None
         self.conv = None if kernel == "long" else ShortConv(d_model, int(kernel))
         self.projection = nn.Linear(d_model, d_model)
         if kernel == "long":

@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from mecheval.models.layers import RMSNorm, ShortConvSilu, Silu, l2_normalise, split_heads
-from mecheval.models.mixer_options import DeltaBackend, Heads, MaybeTaps, heads_divide, refuse
+from mecheval.models.mixer_options import DeltaNetOptions
 from mecheval.models.ops import Reads, gather_reads
 from mecheval.models.ops.delta_rule import (
     delta_read,
@@ -25,15 +25,10 @@ Output = Float[Tensor, "batch reads d_model"]
 Weights = Float[Tensor, "batch head time source"]
 
 
-class DeltaNet(nn.Module):
-    """A recurrent memory written by the delta rule."""
-
-    def __init__(
-        self, d_model: int, max_len: int, *, heads: Heads = 1, d_conv: MaybeTaps = 4, backend: DeltaBackend = "auto"
-    ) -> None:
-        super().__init__()
-        refuse(heads_divide(heads, d_model))
-        self.heads, self.backend = heads, backend
+class DeltaNet(DeltaNetOptions, nn.Module):
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        d_model, heads, d_conv = self.d_model, self.heads, self.d_conv
         self.q_proj = nn.Linear(d_model, d_model, bias=False)
         self.k_proj = nn.Linear(d_model, d_model, bias=False)
         self.v_proj = nn.Linear(d_model, d_model, bias=False)

@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from mecheval.models.mixer_options import HeadDim, SSMState, head_dim_divides, refuse
+from mecheval.models.mixer_options import H3Options
 from mecheval.models.ops import Reads, gather_reads
 from mecheval.models.ops.filters import diagonal_filter, shift_filter
 from mecheval.models.ops.long_conv import long_conv, long_read
@@ -22,13 +22,10 @@ Readings = Float[Tensor, "batch reads head d_key d_value"]
 HeadsLast = Float[Tensor, "batch time d_key d_value head"]
 
 
-class H3(nn.Module):
-    """Two state space models with multiplications between them."""
-
-    def __init__(self, d_model: int, max_len: int, *, d_state: SSMState = 1024, head_dim: HeadDim = 2) -> None:
-        super().__init__()
-        refuse(head_dim_divides(head_dim, d_model))
-        self.head_dim = head_dim
+class H3(H3Options, nn.Module):
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        d_model, d_state, head_dim = self.d_model, self.d_state, self.head_dim
         self.q_proj = nn.Linear(d_model, d_model)
         self.k_proj = nn.Linear(d_model, d_model)
         self.v_proj = nn.Linear(d_model, d_model)

@@ -10,7 +10,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from mecheval.models.layers import ShortConv
-from mecheval.models.mixer_options import FilterOrder, ShortTaps, Skip
+from mecheval.models.mixer_options import HyenaOptions
 from mecheval.models.ops import Reads, gather_reads
 from mecheval.models.ops.filters import decay_rates, position_features
 from mecheval.models.ops.long_conv import long_conv, long_read
@@ -21,17 +21,14 @@ Stream = Float[Tensor, "batch time d_model"]
 Output = Float[Tensor, "batch reads d_model"]
 
 
-class Hyena(nn.Module):
-    """Gated implicit long convolution."""
-
-    def __init__(
-        self, d_model: int, max_len: int, *, filter_order: FilterOrder = 64, short: ShortTaps = 3, skip: Skip = False
-    ) -> None:
-        super().__init__()
+class Hyena(HyenaOptions, nn.Module):
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        d_model = self.d_model
         self.in_proj = nn.Linear(d_model, 3 * d_model)
-        self.short_conv = ShortConv(3 * d_model, short)
-        self.filter = SineFilter(d_model, max_len, filter_order)
-        self.D = nn.Parameter(torch.randn(d_model)) if skip else None
+        self.short_conv = ShortConv(3 * d_model, self.short)
+        self.filter = SineFilter(d_model, self.max_len, self.filter_order)
+        self.D = nn.Parameter(torch.randn(d_model)) if self.skip else None
         self.out_proj = nn.Linear(d_model, d_model)
         about = "x₁, x₂ and v, concatenated, after the short convolution"
         self.conv_out = Site("batch time projections", about)

@@ -8,7 +8,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from mecheval.models.layers import split_heads
-from mecheval.models.mixer_options import FeatureDim, Heads, heads_divide, refuse
+from mecheval.models.mixer_options import LinearAttentionOptions
 from mecheval.models.ops import Reads, gather_reads
 from mecheval.models.ops.linear_attention import mixing_weights, read_weights
 from mecheval.models.site import Site
@@ -18,13 +18,10 @@ Output = Float[Tensor, "batch reads d_model"]
 Weights = Float[Tensor, "batch head time source"]
 
 
-class LinearAttention(nn.Module):
-    """Normalised linear attention with the 2nd-order Taylor feature map."""
-
-    def __init__(self, d_model: int, max_len: int, *, feature_dim: FeatureDim = 8, heads: Heads = 1) -> None:
-        super().__init__()
-        refuse(heads_divide(heads, d_model))
-        self.heads = heads
+class LinearAttention(LinearAttentionOptions, nn.Module):
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        d_model, heads, feature_dim = self.d_model, self.heads, self.feature_dim
         self.q_proj = nn.Linear(d_model, heads * feature_dim, bias=False)
         self.k_proj = nn.Linear(d_model, heads * feature_dim, bias=False)
         self.v_proj = nn.Linear(d_model, d_model, bias=False)

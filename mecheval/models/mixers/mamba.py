@@ -12,7 +12,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from mecheval.models.layers import ShortConvSilu
-from mecheval.models.mixer_options import ChannelState, Expand, MaybeTaps, ScanBackend
+from mecheval.models.mixer_options import MambaOptions
 from mecheval.models.ops import Reads, gather_reads
 from mecheval.models.ops.selective_scan import (
     propagate_edit,
@@ -31,22 +31,12 @@ Inner = Float[Tensor, "batch time d_inner"]
 Weights = Float[Tensor, "batch d_inner time source"]
 
 
-class Mamba(nn.Module):
-    """A selective state space model behind a short convolution."""
-
-    def __init__(
-        self,
-        d_model: int,
-        max_len: int,
-        *,
-        d_state: ChannelState = 16,
-        expand: Expand = 2,
-        d_conv: MaybeTaps = 4,
-        backend: ScanBackend = "auto",
-    ) -> None:
-        super().__init__()
-        d_inner, dt_rank = expand * d_model, math.ceil(d_model / 16)
-        self.d_state, self.dt_rank, self.backend = d_state, dt_rank, backend
+class Mamba(MambaOptions, nn.Module):
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        d_model, d_state, d_conv = self.d_model, self.d_state, self.d_conv
+        d_inner, dt_rank = self.expand * d_model, math.ceil(d_model / 16)
+        self.dt_rank = dt_rank
         self.in_proj = nn.Linear(d_model, 2 * d_inner, bias=False)
         self.conv = ShortConvSilu(d_inner, d_conv) if d_conv else nn.SiLU()
         self.x_proj = nn.Linear(d_inner, dt_rank + 2 * d_state, bias=False)
