@@ -73,6 +73,15 @@ class Experiment:
                 problems += [p if p.startswith("model.") else f"model.architecture: {p}" for p in error.problems]
         raise InvalidInput(_placed(problem, places or {}) for problem in problems)
 
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> "Experiment":
+        """Build the experiment whose `record` was kept."""
+        return cls.of({name: value for name, value in record.items() if name != "key"})
+
+    def record(self) -> dict[str, Scalar]:
+        """Return the key and all fields: the content of `experiment.json`."""
+        return {"key": self.key, **self.fields()}
+
     def fields(self) -> dict[str, Scalar]:
         """Every field that is not left out, by its dotted name."""
         parts = {"": self, "model": self.model, "train": self.train, "eval": self.eval}

@@ -14,7 +14,7 @@ from mecheval.report.page import page
 from mecheval.report.parts import all_figures
 from mecheval.report.study import Study
 from mecheval.report.verdicts import verdicts
-from mecheval.results.keep import keep
+from mecheval.results.archive import keep
 from mecheval.results.plan import Plan
 from mecheval.results.table import Results
 
@@ -127,7 +127,7 @@ def test_runs_made_one_by_one_come_to_the_study_that_plans_them_and_to_no_other(
     study = Study.read(kept)
     assert (study.recipe, study.counts["done"], study.counts["missing"]) == ("figure3", 3, 0)
     finished(tmp_path / "alone", experiment("based", seed=7), behaviour(0.7, 1 / 3))
-    with pytest.raises(InvalidInput, match=r"of no sweep, and must not be mixed with runs of figure3 at scale small"):
+    with pytest.raises(InvalidInput, match=r"without a sweep, and must not be mixed with runs of figure3 at scale small"):
         keep([kept, tmp_path / "alone"], kept)
     assert Study.read(kept).counts["done"] == 3
 
@@ -151,7 +151,7 @@ def test_it_may_be_kept_again_but_not_over_something_else(runs, kept, tmp_path):
 
 
 def test_runs_are_not_made_where_a_study_is_kept(kept, capsys):
-    assert main(["sweep", "figure3", "--scale", "quick", "--out", str(kept)]) == 2
+    assert main(["sweep", "run", "figure3", "--scale", "quick", "--out", str(kept)]) == 2
     assert "is a kept study" in capsys.readouterr().err
     assert sorted(file.name for file in kept.iterdir()) == [
         "curves.parquet",

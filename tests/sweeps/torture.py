@@ -1,6 +1,6 @@
 """SIGKILL of the launcher and of workers at random moments, then the same command: no row is lost, none is double.
 
-python tests/sweep/torture.py --kills 40
+python tests/sweeps/torture.py --kills 40
 """
 
 import argparse
@@ -30,7 +30,8 @@ def children(launcher):
 def torture(kills, seed, room):
     rng, out = random.Random(seed), room / "out"
     file = recipe_file(room, runs=6, steps=200, width=96, batch=64)
-    command = [sys.executable, "-m", "mecheval", "sweep", "mine", "--plugin", file, "--out", out, "--workers", "2"]
+    command = [sys.executable, "-m", "mecheval", "sweep", "run", "mine", "--plugin", file]
+    command += ["--out", out, "--workers", "2", "--no-report"]
     died = {"launcher": 0, "worker": 0}
     ends = []
     while sum(died.values()) < kills:
