@@ -75,9 +75,9 @@ def run(
     no_report: NoReport = False,
     as_json: Json = False,
 ) -> None:
-    """Run the experiments of a recipe that are not finished, then write figure and report.
+    """Run the experiments of a recipe that are not finished.
 
-    Rerun the same command to resume.
+    It ends by writing figure and report into the folder. Rerun the same command to resume.
     """
     from mecheval.sweeps.sweep import OPEN, Sweep
 
@@ -98,6 +98,27 @@ def run(
         _execute(sweep, OPEN, ray, not no_report, as_json)
 
 
+@sweep_app.command(epilog="Example: mecheval sweep status runs/emergence-quick")
+def status(folder: Folder, as_json: Json = False) -> None:
+    """Show the status of every experiment of a sweep."""
+    from mecheval.results.plan import Plan
+    from mecheval.results.table import Results
+    from mecheval.sweeps.planned import read_progress
+
+    plan = Plan.require(folder)
+    rows = plan.states(Results(folder))
+    for row in rows:
+        if row["status"] == "running":
+            row |= read_progress(Path(row["folder"]))
+    if as_json:
+        print_json(_summary(plan, folder, rows))
+    else:
+        from mecheval.terminal.sweep_view import failures
+
+        _print_rows(plan, folder, rows)
+        print(*failures(rows), sep="\n")
+
+
 @sweep_app.command(epilog="Example: mecheval sweep retry runs/emergence-quick")
 def retry(
     folder: Folder,
@@ -113,7 +134,7 @@ def retry(
     no_report: NoReport = False,
     as_json: Json = False,
 ) -> None:
-    """Run those experiments of a sweep again that failed."""
+    """Run the failed experiments of a sweep again."""
     from mecheval.results.plan import Plan
     from mecheval.runs.pending import FAILED
     from mecheval.sweeps.sweep import Sweep
@@ -132,27 +153,6 @@ def retry(
         _submit(sweep, FAILED, workers, as_json)
     else:
         _execute(sweep, FAILED, ray, not no_report, as_json)
-
-
-@sweep_app.command(epilog="Example: mecheval sweep status runs/emergence-quick")
-def status(folder: Folder, as_json: Json = False) -> None:
-    """Show how many experiments of a sweep are done, running, waiting or failed."""
-    from mecheval.results.plan import Plan
-    from mecheval.results.table import Results
-    from mecheval.sweeps.planned import read_progress
-
-    plan = Plan.require(folder)
-    rows = plan.states(Results(folder))
-    for row in rows:
-        if row["status"] == "running":
-            row |= read_progress(Path(row["folder"]))
-    if as_json:
-        print_json(_summary(plan, folder, rows))
-    else:
-        from mecheval.terminal.sweep_view import failures
-
-        _print_rows(plan, folder, rows)
-        print(*failures(rows), sep="\n")
 
 
 def _options(
