@@ -38,7 +38,10 @@ def test_a_sweep_is_one_object_for_programs(words, capsys, tmp_path):
     assert list(found) == ["recipe", "scale", "folder", "counts", "runs", "report", "figures"]
     assert (found["report"], found["figures"]) == (None, [])
     assert (found["recipe"], found["scale"], found["counts"]) == ("mine", "quick", {"done": 2})
-    assert [(run["seed"], run["status"], run["steps"]) for run in found["runs"]] == [(0, "done", 12), (1, "done", 12)]
+    assert [(run["seed"], run["status"], run["steps"]) for run in found["runs"]] == [
+        (0, "done", 12),
+        (1, "done", 12),
+    ]
     assert main(["sweep", "status", str(tmp_path / "out"), "--json"]) == 0
     told = printed(capsys)
     assert list(told) == ["recipe", "scale", "folder", "counts", "runs"]
@@ -67,7 +70,12 @@ def test_the_folder_is_named_after_recipe_and_scale(words, capsys, tmp_path, mon
 def test_a_dry_run_says_what_it_takes_and_writes_nothing(words, capsys, tmp_path):
     assert main([*words, "--dry-run", "--json"]) == 0
     found = printed(capsys)
-    assert (found["experiments"], found["finished"], found["shapes"], found["measured"]) == (2, 0, 1, 1)
+    assert (found["experiments"], found["finished"], found["shapes"], found["measured"]) == (
+        2,
+        0,
+        1,
+        1,
+    )
     (group,) = found["groups"]
     assert (group["runs"], group["steps"]) == (2, 24)
     assert group["seconds"] == found["core_seconds"] > 0
@@ -83,15 +91,31 @@ def test_a_dry_run_says_what_it_takes_and_writes_nothing(words, capsys, tmp_path
 def test_a_dry_run_does_not_count_what_would_be_reused(words, capsys, tmp_path):
     assert main(words) == 0
     capsys.readouterr()
-    assert main([*words[:-1], str(tmp_path / "new"), "--reuse", str(tmp_path / "out"), "--dry-run", "--json"]) == 0
+    assert (
+        main(
+            [
+                *words[:-1],
+                str(tmp_path / "new"),
+                "--reuse",
+                str(tmp_path / "out"),
+                "--dry-run",
+                "--json",
+            ]
+        )
+        == 0
+    )
     assert (printed(capsys)["finished"], (tmp_path / "new").exists()) == (2, False)
 
 
-def test_what_failed_is_reported_and_retried_without_the_recipe(words, capsys, tmp_path, monkeypatch):
+def test_what_failed_is_reported_and_retried_without_the_recipe(
+    words, capsys, tmp_path, monkeypatch
+):
     class Unlucky(Inline):
         def start(self, run):
             bad = run.record["seed"] == 1
-            self._outcomes.append((run, Outcome("error", "no [luck]"))) if bad else super().start(run)
+            self._outcomes.append((run, Outcome("error", "no [luck]"))) if bad else super().start(
+                run
+            )
 
     monkeypatch.setattr("mecheval.sweeps.local.Local", Unlucky)
     assert main(words) == 1
@@ -192,7 +216,9 @@ def test_the_old_spelling_works_and_names_the_new_one(words, capsys):
     words.remove("run")
     assert main(words) == 0
     seen = capsys.readouterr()
-    assert seen.err.splitlines()[0].startswith("note: 'mecheval sweep RECIPE' is now 'mecheval sweep run RECIPE'")
+    assert seen.err.splitlines()[0].startswith(
+        "note: 'mecheval sweep RECIPE' is now 'mecheval sweep run RECIPE'"
+    )
     assert "2 done" in seen.out
     assert main(["sweep", "--scale", "quick", *words[1:]]) == 0
 
@@ -200,7 +226,9 @@ def test_the_old_spelling_works_and_names_the_new_one(words, capsys):
 @pytest.mark.parametrize("command", ["run", "status", "retry"])
 def test_a_recipe_may_be_named_like_a_command(command, tmp_path, capsys):
     file = tmp_path / "named.py"
-    file.write_text(recipe_file(tmp_path).read_text().replace('recipe("mine")', f'recipe("{command}")'))
+    file.write_text(
+        recipe_file(tmp_path).read_text().replace('recipe("mine")', f'recipe("{command}")')
+    )
     words = ["sweep", "run", command, "--plugin", str(file), "--out", str(tmp_path / "out")]
     assert main([*words, "--no-report"]) == 0
 
@@ -212,4 +240,6 @@ def test_recipes_are_listed(capsys):
     assert "figure3" in [entry["name"] for entry in found]
     assert main(["list", "recipes"]) == 0
     shown = capsys.readouterr().out
-    assert all(entry["name"] in shown and entry["summary"] in " ".join(shown.split()) for entry in found)
+    assert all(
+        entry["name"] in shown and entry["summary"] in " ".join(shown.split()) for entry in found
+    )

@@ -1,4 +1,4 @@
-"""Helpers for tests of sweeps: tiny experiments, a recipe of them in a file, and an executor without processes."""
+"""Helpers for tests of sweeps: tiny experiments, a recipe file, an executor without processes."""
 
 import pytest
 
@@ -17,7 +17,8 @@ from mecheval.sweeps.recipe import recipe
 
 FIELDS = {"task": "recall:pairs=3,vocab=16", "model.architecture": "attention", "model.max_len": 32}
 FIELDS |= {"model.d_model": WIDTH}
-FIELDS |= {"train.documents": 64, "train.batch": BATCH, "eval.documents": 16, "eval.grid_documents": 16}
+FIELDS |= {"train.documents": 64, "train.batch": BATCH}
+FIELDS |= {"eval.documents": 16, "eval.grid_documents": 16}
 
 @recipe("mine")
 def mine(scale):
@@ -29,7 +30,9 @@ def mine(scale):
 
 def recipe_file(folder, runs=2, steps=12, width=8, batch=4, more=""):
     path = folder / "mine.py"
-    path.write_text(f"RUNS, STEPS, WIDTH, BATCH = {runs}, {steps}, {width}, {batch}\n{RECIPE}\n{more}")
+    path.write_text(
+        f"RUNS, STEPS, WIDTH, BATCH = {runs}, {steps}, {width}, {batch}\n{RECIPE}\n{more}"
+    )
     return path
 
 
@@ -49,7 +52,11 @@ def seeds(number, **other):
 
 def results(out):
     """Return everything of every finished run in a folder that must not differ."""
-    return {path.name: result(path) for path in out.iterdir() if path.is_dir() and not path.name.endswith(".partial")}
+    return {
+        path.name: result(path)
+        for path in out.iterdir()
+        if path.is_dir() and not path.name.endswith(".partial")
+    }
 
 
 def alone(experiments, out):

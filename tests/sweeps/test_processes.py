@@ -71,7 +71,8 @@ def sleepers(scale):
 def third_party(scale):
     "One of each."
     for name in ("dies_once", "dies", "raises"):
-        yield Experiment.of({**FIELDS, "model.architecture": name, "train.steps": 2, "eval.grid": "none"})
+        few = {"train.steps": 2, "eval.grid": "none"}
+        yield Experiment.of({**FIELDS, **few, "model.architecture": name})
 """
 
 
@@ -99,11 +100,26 @@ def wait_for(what, seconds=300):
 def test_each_death_costs_one_run_and_is_reported(tmp_path):
     file = recipe_file(tmp_path, more=THIRD_PARTY)
     out = tmp_path / "out"
-    words = ["sweep", "run", "third_party", "--plugin", file, "--out", out, "--workers", 2, "--no-report", "--json"]
+    words = [
+        "sweep",
+        "run",
+        "third_party",
+        "--plugin",
+        file,
+        "--out",
+        out,
+        "--workers",
+        2,
+        "--no-report",
+        "--json",
+    ]
     code, printed, errors = completed(*words)
     assert code == 1
     found = json.loads(printed)
-    assert (found["recipe"], found["counts"]) == ("third_party", {"done": 1, "killed": 1, "error": 1})
+    assert (found["recipe"], found["counts"]) == (
+        "third_party",
+        {"done": 1, "killed": 1, "error": 1},
+    )
     reasons = {run["model.architecture"]: run["reason"] for run in found["runs"]}
     assert reasons["dies_once"] is None
     assert "SIGKILL" in reasons["dies"]
@@ -111,7 +127,9 @@ def test_each_death_costs_one_run_and_is_reported(tmp_path):
     assert "2 of 3 runs failed" in errors.splitlines()[-1]
     # … and the folder says so, too
     kept = Plan.read(out).states(Results(out))
-    assert [(run["status"], run["reason"]) for run in kept] == [(run["status"], run["reason"]) for run in found["runs"]]
+    assert [(run["status"], run["reason"]) for run in kept] == [
+        (run["status"], run["reason"]) for run in found["runs"]
+    ]
 
 
 def one(tmp_path, recipe, **options):
@@ -120,7 +138,9 @@ def one(tmp_path, recipe, **options):
     from mecheval.paper.recipes import SCALES, named
 
     how = SweepOptions(workers=1, plugins=(str(file),), **options)
-    return Sweep(named(recipe).experiments(SCALES["quick"])[:1], tmp_path / "out", recipe, "quick", how)
+    return Sweep(
+        named(recipe).experiments(SCALES["quick"])[:1], tmp_path / "out", recipe, "quick", how
+    )
 
 
 def test_a_run_that_takes_too_long_is_stopped(tmp_path):
@@ -152,7 +172,9 @@ def test_a_worker_that_waits_for_a_run_ends_when_its_executor_stops():
 
 
 def test_a_worker_whose_launcher_ends_before_there_is_a_run_ends_silently():
-    done = subprocess.run([sys.executable, "-m", "mecheval.sweeps.worker"], input="", capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "mecheval.sweeps.worker"], input="", capture_output=True, text=True
+    )
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
@@ -162,7 +184,12 @@ def test_after_the_launchers_end_the_same_command_ends_in_the_same_bytes(number,
     file, out = recipe_file(tmp_path, steps=200, width=96, batch=64), tmp_path / "out"
     words = ["sweep", "run", "mine", "--plugin", file, "--out", out, "--workers", 2]
     launcher = mecheval(*words, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    wait_for(lambda: [told.get("steps", 0) > 0 for told in map(read_progress, out.glob("*.partial"))] == [True, True])
+    wait_for(
+        lambda: (
+            [told.get("steps", 0) > 0 for told in map(read_progress, out.glob("*.partial"))]
+            == [True, True]
+        )
+    )
     launcher.send_signal(number)
     _, errors = launcher.communicate(timeout=120)
     if number == signal.SIGKILL:
@@ -177,7 +204,9 @@ def test_after_the_launchers_end_the_same_command_ends_in_the_same_bytes(number,
         )
     runs = Results(out).runs()
     assert [run["status"] for run in runs] == ["killed", "killed"]
-    assert all(0 < run["steps"] < 200 for run in runs), "a checkpoint was saved long before its time"
+    assert all(0 < run["steps"] < 200 for run in runs), (
+        "a checkpoint was saved long before its time"
+    )
     code, printed, errors = completed(*words)
     assert (code, "2 done" in printed) == (0, True), errors
     plugins.load_plugin(file)

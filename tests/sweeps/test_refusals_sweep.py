@@ -33,7 +33,9 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("arguments", "named"), REFUSED, ids=lambda value: " ".join(value))
-def test_it_is_refused_in_a_line_that_names_the_field(arguments, named, capsys, tmp_path, monkeypatch):
+def test_it_is_refused_in_a_line_that_names_the_field(
+    arguments, named, capsys, tmp_path, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
     assert main(arguments) == 2
     captured = capsys.readouterr()
@@ -54,5 +56,7 @@ import sys
 from mecheval.cli import main
 print({{main(words) for words, _ in {REFUSED}}}, {{"torch", "numba", "ray"}} & sys.modules.keys())
 """
-    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
     assert done.stdout == "{2} set()\n"

@@ -58,7 +58,10 @@ def test_an_array_gives_the_same_bytes(slurm):
     assert {"--parsable", "--array=0-1%8", "--time=11", "--cpus-per-task=1"} <= {*words}
     kept = {name: files for name, files in results(out).items() if name != "slurm"}
     assert kept == alone(experiments, slurm / "alone")
-    assert [state["status"] for state in Plan.read(out).states(Results(out))] == ["done", "diverged"]
+    assert [state["status"] for state in Plan.read(out).states(Results(out))] == [
+        "done",
+        "diverged",
+    ]
     assert submit(planned(out, experiments), OPEN) == ([], 0), "nothing is left to do"
 
 
@@ -83,7 +86,9 @@ def test_what_waits_in_the_queue_is_not_submitted_twice(slurm, monkeypatch):
 
 
 def test_a_refusal_is_told_and_nothing_is_lost(slurm, capsys):
-    (slurm / "bin" / "sbatch").write_text("#!/bin/sh\necho 'sbatch: error: invalid partition' >&2\nexit 1\n")
+    (slurm / "bin" / "sbatch").write_text(
+        "#!/bin/sh\necho 'sbatch: error: invalid partition' >&2\nexit 1\n"
+    )
     assert main(["sweep", "run", "demo", "--slurm", "--out", str(slurm / "out")]) == 3
     assert "invalid partition" in capsys.readouterr().err
 
@@ -96,7 +101,10 @@ def test_without_slurm_nothing_is_written(tmp_path, monkeypatch, capsys):
 
 
 def slurm_answers():
-    return shutil.which("sinfo") is not None and not subprocess.run(["sinfo"], capture_output=True).returncode
+    return (
+        shutil.which("sinfo") is not None
+        and not subprocess.run(["sinfo"], capture_output=True).returncode
+    )
 
 
 @pytest.mark.skipif(not slurm_answers(), reason="no Slurm answers here; tests/slurm.sh starts one")

@@ -24,7 +24,10 @@ def test_any_number_of_workers_in_any_order_gives_the_same_bytes(workers, shuffl
     runs = sweep(experiments, tmp_path / "swept", SweepOptions(workers=workers, shuffle=shuffle))
     assert [run.status for run in runs] == ["done", "diverged"]
     assert results(tmp_path / "swept") == alone(experiments, tmp_path / "alone")
-    assert {path.name for path in (tmp_path / "swept").iterdir()} == {PLAN, *(each.name for each in experiments)}
+    assert {path.name for path in (tmp_path / "swept").iterdir()} == {
+        PLAN,
+        *(each.name for each in experiments),
+    }
 
 
 def test_divergence_is_recorded_and_changes_no_other_run(tmp_path):
@@ -32,8 +35,12 @@ def test_divergence_is_recorded_and_changes_no_other_run(tmp_path):
     mixed = [each for pair in zip(sound, broken, strict=False) for each in pair] + sound[7:]
     runs = swept(mixed, tmp_path / "mixed")
     assert len(runs) == 21
-    assert {run.experiment.key for run in runs if run.status == "diverged"} == {each.key for each in broken}
-    assert all(run.attempts == 1 and "nan" in run.reason for run in runs if run.status == "diverged")
+    assert {run.experiment.key for run in runs if run.status == "diverged"} == {
+        each.key for each in broken
+    }
+    assert all(
+        run.attempts == 1 and "nan" in run.reason for run in runs if run.status == "diverged"
+    )
     swept(sound, tmp_path / "sound")
     kept, wanted = results(tmp_path / "mixed"), results(tmp_path / "sound")
     assert len(wanted) == 14
@@ -48,7 +55,9 @@ def test_what_is_finished_is_not_run_again(tmp_path):
         raise AssertionError("an executor was started")
 
     assert [run.status for run in swept(seeds(2), tmp_path, no_executor)] == ["done", "done"]
-    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*") if path.is_file()} == times
+    assert {
+        path: path.stat().st_mtime_ns for path in tmp_path.rglob("*") if path.is_file()
+    } == times
 
 
 def test_runs_of_another_folder_are_taken_over_where_they_are_the_same(tmp_path):
@@ -116,12 +125,15 @@ def test_a_run_that_another_process_works_at_is_waited_for(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("said", "attempts"), [("killed", 2), ("stopped", 2), ("error", 1), ("timeout", 1), ("diverged", 1)]
+    ("said", "attempts"),
+    [("killed", 2), ("stopped", 2), ("error", 1), ("timeout", 1), ("diverged", 1)],
 )
 def test_only_a_killed_run_is_tried_once_more(said, attempts, tmp_path):
     class Unlucky(Inline):
         def start(self, run):
-            super().start(run) if said == "diverged" else self._outcomes.append((run, Outcome(said, "why not")))
+            super().start(run) if said == "diverged" else self._outcomes.append(
+                (run, Outcome(said, "why not"))
+            )
 
     experiments = [small(**DIVERGES)] if said == "diverged" else seeds(1)
     (run,) = swept(experiments, tmp_path, Unlucky)
@@ -189,4 +201,6 @@ def test_a_folder_with_runs_of_no_sweep_is_refused(tmp_path):
 def test_experiments_come_back_from_the_plan_as_they_were(tmp_path):
     experiments = [small(), small(architecture="mamba", train_lr=3e-5, train_stop=0.5)]
     swept(experiments, tmp_path)
-    assert [each.key for each in Sweep.read(tmp_path, SweepOptions()).experiments] == [each.key for each in experiments]
+    assert [each.key for each in Sweep.read(tmp_path, SweepOptions()).experiments] == [
+        each.key for each in experiments
+    ]
