@@ -13,7 +13,7 @@ from benchmarks import show, suite
 from mecheval.core.errors import InvalidInput, MechevalError, RunFailed
 from mecheval.runs.files import write
 from mecheval.terminal import tables as terminal
-from mecheval.terminal.sweep_view import clock
+from mecheval.terminal.tables import clock
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -17,8 +17,7 @@ from mecheval.runs.experiment import Experiment
 from mecheval.runs.finished import Run
 from mecheval.runs.pending import PROGRESS, PendingRun
 from mecheval.runs.run import run
-from mecheval.sweeps.agenda import Agenda, SweepOptions
-from mecheval.sweeps.sweep import sweep
+from mecheval.sweeps.sweep import Sweep, SweepOptions, sweep
 
 CAPTION = (
     "Wall time. *1 worker*: how many times as many tiny models two workers train in an hour. *start*: "
@@ -71,10 +70,8 @@ def resume(size: Size) -> Iterator[Line]:
     with tempfile.TemporaryDirectory() as folder:
         runs = Path(folder) / "runs"
         runs.mkdir()
-        Agenda([*done, last], runs, RECIPE, size.resumed, SweepOptions()).plan.write(runs)
-        like = run(
-            Experiment.of({**TINY, "train.steps": 100, "eval.every": 2}), Path(folder) / "one"
-        )
+        Sweep([*done, last], runs, RECIPE, size.resumed, SweepOptions()).plan.write(runs)
+        like = run(Experiment.of({**TINY, "train.steps": 100, "eval.every": 2}), Path(folder) / "one")
         for experiment in done:
             finish(experiment, runs, like)
         seconds = seconds_to_train(runs, PendingRun(runs / last.name), size.resumed)
@@ -94,17 +91,7 @@ def finish(experiment: Experiment, runs: Path, like: Run) -> None:
 
 def seconds_to_train(runs: Path, open_run: PendingRun, scale: str) -> float:
     """From the start of the command until the run's first sign of life, which is just before its first step."""
-    command = [
-        sys.executable,
-        "-m",
-        "mecheval",
-        "sweep",
-        RECIPE,
-        "--scale",
-        scale,
-        "--out",
-        str(runs),
-    ]
+    command = [sys.executable, "-m", "mecheval", "sweep", "run", RECIPE, "--scale", scale, "--out", str(runs)]
     began = time.perf_counter()
     process = subprocess.Popen(
         [*command, "--workers", "1"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE

@@ -49,6 +49,8 @@ from mecheval.runs.run import run as run
 from mecheval.sweeps.recipe import Scale as Scale
 from mecheval.sweeps.recipe import Size as Size
 from mecheval.sweeps.recipe import recipe as recipe
+from mecheval.sweeps.sweep import SweepOptions as SweepOptions
+from mecheval.sweeps.sweep import sweep as sweep
 from mecheval.tasks.check import check_task as check_task
 from mecheval.tasks.corruption import Kind as Kind
 from mecheval.tasks.corruption import Role as Role

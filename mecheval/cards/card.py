@@ -14,8 +14,8 @@ from mecheval.core.spec import Spec
 from mecheval.paper.recipes import Scale, scale_named
 from mecheval.runs.experiment import Experiment
 from mecheval.runs.files import Damaged, read_json, write, write_json
-from mecheval.sweeps.agenda import cores
-from mecheval.terminal.sweep_view import board
+from mecheval.sweeps.sweep import cores
+from mecheval.terminal.sweep_view import sweep_progress
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -107,7 +107,7 @@ def card(
     """
     who, size, found = prepared(subject, scale, out, workers, plugins)
     count = workers or cores()
-    with board(1 if who.here else count) as watch:
+    with sweep_progress(1 if who.here else count) as watch:
         carry_out_all(found, watch)
     made = _made(who, size, found, home(who, size, Path(out)))
     made.write()
@@ -123,7 +123,7 @@ def prepared(
     who = Subject.of(subject, plugins)
     found = parts(who, size, Path(out), workers if workers is not None else cores())
     if to_run(found):
-        who.check(found[0].agenda.experiments[0])
+        who.check(found[0].sweep.experiments[0])
     return who, size, found
 
 
@@ -134,7 +134,7 @@ def _made(who: Subject, scale: Scale, found: Sequence[Part], folder: Path) -> Ca
     from mecheval.report import labels as names
     from mecheval.report.study import Study
 
-    study = Study.joined([Study.read(part.agenda.folder) for part in found])
+    study = Study.joined([Study.read(part.sweep.folder) for part in found])
     order = [who.architecture, *baselines(who.architecture)]
     folder.mkdir(exist_ok=True)
     inside = examined(facts.best_runs(study, who.architecture), _one_of_each(found, order), folder)
@@ -143,7 +143,7 @@ def _made(who: Subject, scale: Scale, found: Sequence[Part], folder: Path) -> Ca
     others = [line for line in lines if line.architecture != who.architecture]
     emerged = facts.emerged(study, who.architecture)
     cells = {line.task: [cell for cell in inside.cells if cell["task"] == line.task and line.solved] for line in own}
-    run = found[0].agenda.experiments[0]
+    run = found[0].sweep.experiments[0]
     said = {
         "architecture": who.architecture,
         "shown": names.architecture(who.architecture),
@@ -169,7 +169,7 @@ def _made(who: Subject, scale: Scale, found: Sequence[Part], folder: Path) -> Ca
 
 def _one_of_each(found: Sequence[Part], order: Sequence[str]) -> list[Experiment]:
     """An experiment of each architecture, on the same task."""
-    every = [experiment for part in found for experiment in part.agenda.experiments]
+    every = [experiment for part in found for experiment in part.sweep.experiments]
     return [next(one for one in every if one.model.architecture == name) for name in order]
 
 

@@ -8,10 +8,8 @@ from mecheval.cards.experiments import BASELINES, experiments
 from mecheval.cards.subject import Subject
 from mecheval.paper.recipes import Scale
 from mecheval.plugins import isolated_plugins
-from mecheval.sweeps.agenda import Agenda, SweepOptions
-from mecheval.sweeps.job import Job, Outcome
-from mecheval.sweeps.state import State
-from mecheval.sweeps.sweep import OPEN, Crew, Watch, carry_out
+from mecheval.sweeps.planned import Outcome, PlannedRun
+from mecheval.sweeps.sweep import OPEN, Executor, Sweep, SweepOptions, Watch
 from mecheval.sweeps.worker import work
 
 RECIPE = "card"
@@ -21,7 +19,7 @@ RECIPE = "card"
 class Part:
     """One of a card's two sweeps. `known` are checksums as `Subject` has them."""
 
-    agenda: Agenda
+    sweep: Sweep
     known: Mapping[str, str]
 
     @classmethod
@@ -31,22 +29,22 @@ class Part:
         """None is nobody's: it needs no file."""
         files, known = (subject.plugins, subject.known) if subject else ((), {})
         options = SweepOptions(workers=workers, plugins=files)
-        part = cls(Agenda(experiments(scale, architectures), folder, RECIPE, scale.name, options), known)
+        part = cls(Sweep(experiments(scale, architectures), folder, RECIPE, scale.name, options), known)
         part.states()  # runs that were made with something else are refused before anything is begun
         return part
 
-    def states(self) -> list[State]:
+    def states(self) -> list[PlannedRun]:
         with isolated_plugins(self.known):
-            return self.agenda.states()
+            return self.sweep.runs()
 
-    def carry_out(self, watch: Watch) -> list[State]:
+    def carry_out(self, watch: Watch) -> list[PlannedRun]:
         with isolated_plugins(self.known):
-            return carry_out(self.agenda, self._crew, watch=watch)
+            return self.sweep.execute(self._crew, watch=watch)
 
-    def _crew(self) -> Crew:
+    def _crew(self) -> Executor:
         from mecheval.sweeps.local import Local
 
-        return Here() if self.known else Local(self.agenda.options.workers)
+        return Here() if self.known else Local(self.sweep.options.workers)
 
 
 def parts(subject: Subject, scale: Scale, out: Path, workers: int) -> list[Part]:
@@ -62,12 +60,12 @@ def home(subject: Subject, scale: Scale, out: Path) -> Path:
     return out / f"card-{subject.folder}-{scale.name}"
 
 
-def carry_out_all(found: Sequence[Part], watch: Watch) -> list[State]:
+def carry_out_all(found: Sequence[Part], watch: Watch) -> list[PlannedRun]:
     """`watch` is told of all of them, so that the time left is that of the card."""
     states = [part.states() for part in found]
 
-    def telling(place: int) -> Callable[[Sequence[State]], None]:
-        def tell(now: Sequence[State]) -> None:
+    def telling(place: int) -> Callable[[Sequence[PlannedRun]], None]:
+        def tell(now: Sequence[PlannedRun]) -> None:
             states[place] = list(now)
             watch([state for each in states for state in each])
 
@@ -78,7 +76,7 @@ def carry_out_all(found: Sequence[Part], watch: Watch) -> list[State]:
     return [state for each in states for state in each]
 
 
-def to_run(found: Sequence[Part]) -> list[State]:
+def to_run(found: Sequence[Part]) -> list[PlannedRun]:
     return [state for part in found for state in part.states() if state.status in OPEN]
 
 
@@ -86,19 +84,19 @@ class Here:
     """A crew of one: this process, for a class that no other can have."""
 
     def __init__(self) -> None:
-        self._ended: list[tuple[Job, Outcome]] = []
+        self._ended: list[tuple[PlannedRun, Outcome]] = []
 
     @property
     def free(self) -> int:
         return 1 - len(self._ended)
 
-    def start(self, job: Job) -> None:
+    def start(self, job: PlannedRun) -> None:
         outcome = work(job)
         if outcome.status == "stopped":
             raise KeyboardInterrupt(outcome.reason)
         self._ended.append((job, outcome))
 
-    def ended(self) -> Iterator[tuple[Job, Outcome]]:
+    def ended(self) -> Iterator[tuple[PlannedRun, Outcome]]:
         while self._ended:
             yield self._ended.pop()
 

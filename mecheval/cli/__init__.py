@@ -29,7 +29,6 @@ _COMMANDS = {
     "runs": "what is done, running, killed, diverged or damaged",
     "results": "every measurement of every run, or the answer to SQL",
     "compare": "whether groups of runs differ by more than their seeds do",
-    "sweep": "the experiments of a recipe that are not done yet",
     "figure": "a figure of the paper, or one beyond it, from runs",
     "report": "one page about folders of runs, which needs no network",
     "claims": "which of the paper's claims hold for these runs",

@@ -109,5 +109,11 @@ def drawing() -> AbstractContextManager[Any]:
     return working("drawing documents (compiled on first use)")
 
 
+def warn_renamed(old: str, new: str) -> None:
+    """Say on stderr that a command has a new name; the old one works for one more version."""
+    text = f"note: 'mecheval {old}' is now 'mecheval {new}'; the old name goes in the next version"
+    print(text, file=sys.stderr)
+
+
 def print_json(value: Any) -> None:
     print(json.dumps(value, ensure_ascii=False))

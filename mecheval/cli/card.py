@@ -29,7 +29,7 @@ def card(
 
     It is examined, trained on both tasks, looked into and judged. The same command goes on after a kill.
     """
-    from mecheval.sweeps.agenda import SweepOptions
+    from mecheval.sweeps.sweep import SweepOptions
 
     options = SweepOptions() if workers is None else SweepOptions(workers=workers)
     files = [str(path) for path in plugin or []]
@@ -79,7 +79,7 @@ def _print_estimate(subject: str, scale: str, out: Path, workers: int, files: li
     from mecheval.terminal import tables as terminal
 
     who, size, found = prepared(subject, scale, out, workers, files)
-    todo, total = to_run(found), sum(len(part.agenda.experiments) for part in found)
+    todo, total = to_run(found), sum(len(part.sweep.experiments) for part in found)
     with terminal.working("measuring a few steps of every kind"):
         taken = estimate(todo, workers)
     folder = home(who, size, out)
@@ -91,5 +91,5 @@ def _print_estimate(subject: str, scale: str, out: Path, workers: int, files: li
     console.print(terminal.title(who.architecture, f"scale {size.name}", str(folder)))
     console.print(board.estimate_table(taken.groups))
     console.print(
-        f"{total} experiments, {len(todo)} to run · at most about {board.clock(taken.seconds)} with {workers} workers"
+        f"{total} experiments, {len(todo)} to run · at most about {terminal.clock(taken.seconds)} with {workers} workers"
     )

@@ -35,7 +35,7 @@ def claims(
     there = {finding.claim for finding in findings}
     if missing := dict.fromkeys(claim.recipe for claim in CLAIMS if claim not in there):
         console.print(
-            f"no runs of {', '.join(missing)}: 'mecheval sweep {next(iter(missing))} --scale small' makes them"
+            f"no runs of {', '.join(missing)}: 'mecheval sweep run {next(iter(missing))} --scale small' makes them"
         )
 
 

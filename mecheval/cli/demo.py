@@ -1,14 +1,14 @@
 """The demo: seven architectures on a small task, trained, looked into and judged."""
 
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from mecheval.cli.app import Seed, app, drawing
 from mecheval.cli.sweep import Workers
+from mecheval.cli.sweep_report import print_report, write_report
 from mecheval.core.errors import RunFailed
 
 if TYPE_CHECKING:
@@ -32,19 +32,20 @@ def demo(
 ) -> None:
     """Trains seven architectures on a small recall task and says how each of them recalls; minutes on two cores."""
     from mecheval.paper.recipes import named, scale_named
-    from mecheval.sweeps.agenda import SweepOptions
+    from mecheval.sweeps.sweep import SweepOptions
 
     options = SweepOptions() if workers is None else SweepOptions(workers=workers)
     experiments = named("demo").experiments(replace(scale_named("quick"), seeds=(seed,)))
     folder = out or Path("runs") / f"demo-{seed}"
     _introduce(experiments[0])
     from mecheval.sweeps.sweep import sweep
-    from mecheval.terminal.sweep_view import board, failures
+    from mecheval.terminal.sweep_view import failures, sweep_progress
 
-    with board(options.workers) as watch:
-        states = [state.to_dict() for state in sweep(experiments, folder, options, "demo", "quick", watch)]
-    _conclude(folder)
-    if failed := failures(states):
+    with sweep_progress(options.workers) as watch:
+        runs = sweep(experiments, folder, options, "demo", "quick", watch)
+    if written := write_report(folder):
+        print_report(*written)
+    if failed := failures([run.row() for run in runs]):
         raise RunFailed("\n".join(failed))
 
 
@@ -57,30 +58,3 @@ def _introduce(experiment: "Experiment") -> None:
     with drawing():
         (record,) = records.sample(experiment.task, 1, experiment.seed)
     console.print(terminal.legend(), terminal.document(record, console.width), "", sep="\n")
-
-
-def _conclude(folder: Path) -> None:
-    from mecheval.report.files import write_page
-    from mecheval.report.study import Study
-    from mecheval.report.verdicts import verdicts
-    from mecheval.terminal import tables as terminal
-
-    study = Study.read(folder)
-    console = terminal.console()
-    console.print(_table(verdicts(study).to_dict("records")), "")
-    page = write_page(study, folder / "report.html")
-    console.print(f"The same with pictures, training curves and every number: {page}", soft_wrap=True)
-
-
-def _table(lines: Sequence[Mapping[str, Any]]) -> Any:
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=None, pad_edge=False)
-    table.add_column("architecture", no_wrap=True)
-    table.add_column("right answers", no_wrap=True, justify="right")
-    table.add_column("how it recalls")
-    for line in lines:
-        ends = "{value:.0%} [{low:.0%}, {high:.0%}]".format(**line) if line["value"] == line["value"] else "–"
-        table.add_row(line["shown"], ends, Text.assemble((line["mechanism"], "bold"), ": ", line["meaning"]))
-    return table

@@ -77,7 +77,7 @@ def keep(
 
     Several folders of the same sweep, kept studies among them, become one study; runs made one by one come to it.
     """
-    from mecheval.results.keep import keep
+    from mecheval.results.archive import keep
 
     kept = keep(folders, out)
     size = sum(file.stat().st_size for file in kept.files(out))

@@ -86,7 +86,7 @@ def results(
 
     table = Results(folder).sql(sql)
     if parquet is not None:
-        from mecheval.results.parquet import write_parquet
+        from mecheval.results.archive import write_parquet
 
         try:
             write_parquet(table, parquet)

@@ -1,4 +1,4 @@
-"""Sweeps: the experiments of a recipe that are not done yet."""
+"""Sweeps: run the experiments of a recipe, show their status, retry those that failed."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -7,201 +7,282 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
-from mecheval.cli.app import Json, Plugins, all_of, app, load, print_json, whole
-from mecheval.core.errors import InvalidInput, RunFailed
+from mecheval.cli.app import Json, Plugins, all_of, app, load, print_json, warn_renamed, whole
+from mecheval.cli.sweep_report import print_report, write_report
+from mecheval.core.errors import Interrupted, InvalidInput, RunFailed
 
 if TYPE_CHECKING:
+    from mecheval.results.plan import Plan
     from mecheval.runs.experiment import Experiment
-    from mecheval.sweeps.agenda import Agenda
-    from mecheval.sweeps.sweep import Crew
-
-Workers = Annotated[
-    int | None, typer.Option(parser=whole, metavar="INTEGER", help="processes at once; all cores if left out")
-]
-VERBS = ("status", "retry")  # no recipe has such a name
+    from mecheval.sweeps.sweep import Executor, Sweep, SweepOptions
 
 
-@app.command(epilog="Example: mecheval sweep figure3 --scale quick")
-def sweep(
-    recipe: Annotated[
-        str, typer.Argument(metavar="RECIPE", help="whose experiments ('list recipes' has them); or status, or retry")
-    ],
-    folder: Annotated[Path | None, typer.Argument(metavar="[DIR]", help="status, retry: a sweep's folder")] = None,
+class SweepGroup(TyperGroup):
+    """Accepts `sweep RECIPE`, the spelling of version 0.1, for `sweep run RECIPE`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if args and args[0] not in (*self.commands, "--help"):
+            warn_renamed("sweep RECIPE", "sweep run RECIPE")
+            args = ["run", *args]
+        return super().parse_args(ctx, args)
+
+
+sweep_app = typer.Typer(
+    cls=SweepGroup,
+    help="Run all experiments of a recipe, show their status, or retry.",
+    epilog="Example: mecheval sweep run emergence --scale quick",
+)
+app.add_typer(sweep_app, name="sweep")
+
+
+def _integer(help: str, metavar: str = "INTEGER") -> Any:
+    return typer.Option(parser=whole, metavar=metavar, help=help)
+
+
+Workers = Annotated[int | None, _integer("processes at once; default: all cores")]
+Timeout = Annotated[float | None, typer.Option(metavar="SECONDS", help="limit of a run")]
+SaveEvery = Annotated[float, typer.Option(metavar="SECONDS", help="between checkpoints")]
+Shuffle = Annotated[int | None, _integer("start the runs in a random order", metavar="SEED")]
+_RAY = "run on the Ray cluster at this address, or 'local'"
+Ray = Annotated[str | None, typer.Option(metavar="ADDRESS", help=_RAY)]
+Slurm = Annotated[bool, typer.Option("--slurm", help="submit an array to Slurm, and return")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="estimate the time, write nothing")]
+_REUSE = "copy finished runs of the same experiments from this folder"
+Reuse = Annotated[list[Path] | None, typer.Option(metavar="DIR", help=_REUSE)]
+_NO_REPORT = "do not write figure and report at the end"
+NoReport = Annotated[bool, typer.Option("--no-report", help=_NO_REPORT)]
+Folder = Annotated[Path, typer.Argument(metavar="DIR", help="the folder of a sweep")]
+_RECIPE = "whose experiments; 'mecheval list recipes' shows all"
+_OUT = "folder of the runs; default: runs/RECIPE-SCALE"
+
+
+@sweep_app.command(epilog="Example: mecheval sweep run emergence --scale quick")
+def run(
+    recipe: Annotated[str, typer.Argument(metavar="RECIPE", help=_RECIPE)],
     scale: Annotated[str, typer.Option(help="quick, small, laptop or paper")] = "quick",
-    out: Annotated[
-        Path | None, typer.Option("--out", metavar="DIR", help="where the runs are; runs/RECIPE-SCALE if left out")
-    ] = None,
+    out: Annotated[Path | None, typer.Option("--out", metavar="DIR", help=_OUT)] = None,
     workers: Workers = None,
-    timeout: Annotated[float | None, typer.Option(metavar="SECONDS", help="the longest a run may take")] = None,
-    save_every: Annotated[float, typer.Option(metavar="SECONDS", help="between checkpoints")] = 30.0,
-    shuffle: Annotated[
-        int | None, typer.Option(parser=whole, metavar="SEED", help="start the runs in another order")
-    ] = None,
-    ray: Annotated[str | None, typer.Option(metavar="ADDRESS", help="on a Ray cluster: its address, or local")] = None,
-    slurm: Annotated[bool, typer.Option("--slurm", help="submit an array to Slurm, and return")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="say what it would take, write nothing")] = False,
-    reuse: Annotated[
-        list[Path] | None, typer.Option(metavar="DIR", help="take over runs of the same experiments from this folder")
-    ] = None,
+    timeout: Timeout = None,
+    save_every: SaveEvery = 30.0,
+    shuffle: Shuffle = None,
+    ray: Ray = None,
+    slurm: Slurm = False,
+    dry_run: DryRun = False,
+    reuse: Reuse = None,
     plugin: Plugins = None,
+    no_report: NoReport = False,
     as_json: Json = False,
 ) -> None:
-    """Runs the experiments of a recipe that are not done yet; the same command goes on after a kill.
+    """Run the experiments of a recipe that are not finished.
 
-    'sweep status DIR' says how they stand, 'sweep retry DIR' runs again those that failed.
+    It ends by writing figure and report into the folder. Rerun the same command to resume.
     """
-    from mecheval.runs.pending import FAILED
-    from mecheval.sweeps.agenda import Agenda, SweepOptions
-    from mecheval.sweeps.sweep import OPEN
+    from mecheval.sweeps.sweep import OPEN, Sweep
 
-    wanted: dict[str, Any] = {"workers": workers, "timeout": timeout, "save_every": save_every, "shuffle": shuffle}
-    given = {name: value for name, value in wanted.items() if value is not None}
     load(plugin)
-    options, place, experiments, _ = all_of(
-        lambda: SweepOptions(**given, plugins=tuple(map(str, plugin or [])), reuse=tuple(reuse or ())),
-        lambda: _place(recipe, folder, out, scale),
+    limits = {"timeout": timeout, "save_every": save_every, "shuffle": shuffle}
+    options, experiments, _ = all_of(
+        lambda: _options(workers, plugin, reuse, **limits),
         lambda: _experiments(recipe, scale),
-        lambda: _one_way(ray, slurm),
+        lambda: _check_where(ray, slurm),
     )
-    if recipe == "status":
-        _print_status(place, as_json)
-        return
-    agenda = Agenda.of(place, options) if recipe == "retry" else Agenda(experiments, place, recipe, scale, options)
-    only = FAILED if recipe == "retry" else OPEN
+    folder = out or Path("runs") / f"{recipe}-{scale}"
+    sweep = Sweep(experiments, folder, recipe, scale, options)
     if dry_run:
-        _print_estimate(agenda, only, as_json)
+        _print_estimate(sweep, OPEN, as_json)
     elif slurm:
-        _submit(agenda, only, workers, as_json)
+        _submit(sweep, OPEN, workers, as_json)
     else:
-        _carry_out(agenda, only, ray, as_json)
+        _execute(sweep, OPEN, ray, not no_report, as_json)
 
 
-def _place(recipe: str, folder: Path | None, out: Path | None, scale: str) -> Path:
-    if recipe in VERBS:
-        if folder is None or out is not None:
-            raise InvalidInput(
-                f"'sweep {recipe}' must name a DIR and no --out, as in 'sweep {recipe} runs/figure3-quick'"
-            )
-        if not folder.is_dir():
-            raise InvalidInput(f"DIR={str(folder)!r} must be a folder with runs")
-        return folder
-    if folder is not None:
-        raise InvalidInput(f"DIR={str(folder)!r} must come with status or retry; a new sweep takes --out DIR")
-    return out or Path("runs") / f"{recipe}-{scale}"
+@sweep_app.command(epilog="Example: mecheval sweep status runs/emergence-quick")
+def status(folder: Folder, as_json: Json = False) -> None:
+    """Show the status of every experiment of a sweep."""
+    from mecheval.results.plan import Plan
+    from mecheval.results.table import Results
+    from mecheval.sweeps.planned import read_progress
+
+    plan = Plan.require(folder)
+    rows = plan.states(Results(folder))
+    for row in rows:
+        if row["status"] == "running":
+            row |= read_progress(Path(row["folder"]))
+    if as_json:
+        print_json(_summary(plan, folder, rows))
+    else:
+        from mecheval.terminal.sweep_view import failures
+
+        _print_rows(plan, folder, rows)
+        print(*failures(rows), sep="\n")
 
 
-def _one_way(ray: str | None, slurm: bool) -> None:
+@sweep_app.command(epilog="Example: mecheval sweep retry runs/emergence-quick")
+def retry(
+    folder: Folder,
+    workers: Workers = None,
+    timeout: Timeout = None,
+    save_every: SaveEvery = 30.0,
+    shuffle: Shuffle = None,
+    ray: Ray = None,
+    slurm: Slurm = False,
+    dry_run: DryRun = False,
+    reuse: Reuse = None,
+    plugin: Plugins = None,
+    no_report: NoReport = False,
+    as_json: Json = False,
+) -> None:
+    """Run the failed experiments of a sweep again."""
+    from mecheval.results.plan import Plan
+    from mecheval.runs.pending import FAILED
+    from mecheval.sweeps.sweep import Sweep
+
+    load(plugin)
+    limits = {"timeout": timeout, "save_every": save_every, "shuffle": shuffle}
+    options, *_ = all_of(
+        lambda: _options(workers, plugin, reuse, **limits),
+        lambda: Plan.require(folder),
+        lambda: _check_where(ray, slurm),
+    )
+    sweep = Sweep.read(folder, options)
+    if dry_run:
+        _print_estimate(sweep, FAILED, as_json)
+    elif slurm:
+        _submit(sweep, FAILED, workers, as_json)
+    else:
+        _execute(sweep, FAILED, ray, not no_report, as_json)
+
+
+def _options(
+    workers: int | None, plugins: list[Path] | None, reuse: list[Path] | None, **others: Any
+) -> "SweepOptions":
+    from mecheval.sweeps.sweep import SweepOptions, cores
+
+    files, folders = tuple(map(str, plugins or ())), tuple(reuse or ())
+    count = cores() if workers is None else workers
+    return SweepOptions(workers=count, plugins=files, reuse=folders, **others)
+
+
+def _experiments(recipe: str, scale: str) -> "list[Experiment]":
+    from mecheval.paper.recipes import named, scale_named
+
+    known, size = all_of(lambda: named(recipe), lambda: scale_named(scale))
+    return known.experiments(size)
+
+
+def _check_where(ray: str | None, slurm: bool) -> None:
     from mecheval.sweeps.ray import check_address
 
     if slurm and ray is not None:
-        raise InvalidInput("--ray and --slurm must not both be given")
+        raise InvalidInput("--ray and --slurm cannot be used both; choose one")
     if ray is not None:
         check_address(ray)
 
 
-def _experiments(recipe: str, scale: str) -> "list[Experiment]":
-    if recipe in VERBS:
-        return []
-    from mecheval.paper.recipes import named, scale_named
+def _execute(
+    sweep: "Sweep",
+    only: Sequence[str],
+    ray: str | None,
+    report: bool,
+    as_json: bool,
+) -> None:
+    from mecheval.terminal.sweep_view import failures, sweep_progress
 
-    found, size = all_of(lambda: named(recipe), lambda: scale_named(scale))
-    return found.experiments(size)
-
-
-def _carry_out(agenda: "Agenda", only: Sequence[str], ray: str | None, as_json: bool) -> None:
-    from mecheval.sweeps.sweep import carry_out
-    from mecheval.terminal.sweep_view import board, failures
-
-    with board(agenda.options.workers) as watch, _crew(agenda, ray) as crew:
-        found = [state.to_dict() for state in carry_out(agenda, crew, only, watch)]
-    _print_states(agenda.recipe, agenda.scale, agenda.folder, found, as_json)
-    if failed := failures(found):
-        again = f"{len(failed)} of {len(found)} runs failed; 'mecheval sweep retry {agenda.folder}' tries again"
-        raise RunFailed("\n".join([*failed, again]))
+    interruption: Interrupted | None = None
+    with sweep_progress(sweep.options.workers) as watch, _executor(sweep, ray) as executor:
+        try:
+            runs = sweep.execute(executor, only, watch)
+        except Interrupted as error:
+            interruption, runs = error, sweep.runs()
+    rows = [run.row() for run in runs]
+    written = write_report(sweep.folder) if report else None
+    if as_json:
+        report_path, *figures = map(str, written[1]) if written else [None]
+        paths = {"report": report_path, "figures": figures}
+        print_json({**_summary(sweep.plan, sweep.folder, rows), **paths})
+    else:
+        _print_rows(sweep.plan, sweep.folder, rows)
+        if written:
+            print_report(*written)
+    if interruption:
+        raise interruption
+    if failed := failures(rows):
+        again = f"'mecheval sweep retry {sweep.folder}' tries again"
+        raise RunFailed("\n".join([*failed, f"{len(failed)} of {len(rows)} runs failed; {again}"]))
 
 
 @contextmanager
-def _crew(agenda: "Agenda", ray: str | None) -> "Iterator[Callable[[], Crew]]":
-    """How to come by it: workers of this machine get ready at once, a cluster is asked if there is work."""
+def _executor(sweep: "Sweep", ray: str | None) -> "Iterator[Callable[[], Executor]]":
+    """Yield a function that returns the executor.
+
+    Local workers start at once, to be ready in time; a cluster is contacted if there is work.
+    """
+    if ray is not None:
+        from mecheval.sweeps.ray import Cluster
+
+        yield lambda: Cluster(ray, sweep.options.workers)
+        return
     from mecheval.sweeps.local import Local
 
-    if ray is None:
-        local = Local(agenda.options.workers)
-        try:
-            yield lambda: local
-        finally:
-            local.stop()
-        return
-    from mecheval.sweeps.ray import Cluster
-
-    yield lambda: Cluster(ray, agenda.options.workers)
+    local = Local(sweep.options.workers)
+    try:
+        yield lambda: local
+    finally:
+        local.stop()
 
 
-def _print_status(place: Path, as_json: bool) -> None:
-    from mecheval.results.plan import Plan
-    from mecheval.results.table import Results
-    from mecheval.sweeps.state import progress
-
-    plan = Plan.read(place)
-    if plan is None:
-        raise InvalidInput(f"DIR={str(place)!r} must be the folder of a sweep; it has no plan")
-    found = plan.states(Results(place))
-    found = [{**state, **(progress(Path(state["folder"])) if state["status"] == "running" else {})} for state in found]
-    _print_states(plan.recipe, plan.scale, place, found, as_json)
-    if not as_json:
-        from mecheval.terminal.sweep_view import failures
-
-        print(*failures(found), sep="\n")
+def _summary(plan: "Plan", folder: Path, rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    names = {"recipe": plan.recipe, "scale": plan.scale, "folder": str(folder)}
+    return {**names, "counts": Counter(row["status"] for row in rows), "runs": rows}
 
 
-def _print_states(recipe: str, scale: str, place: Path, found: Sequence[dict[str, Any]], as_json: bool) -> None:
-    if as_json:
-        counts = Counter(state["status"] for state in found)
-        print_json({"recipe": recipe, "scale": scale, "folder": str(place), "counts": counts, "runs": found})
-        return
-    from mecheval.terminal import sweep_view as board
-    from mecheval.terminal import tables as terminal
+def _print_rows(plan: "Plan", folder: Path, rows: Sequence[dict[str, Any]]) -> None:
+    from mecheval.terminal.sweep_view import cells, summary
+    from mecheval.terminal.tables import console, title
 
-    console = terminal.console()
-    console.print(terminal.title(recipe, scale, str(place)))
-    console.print(board.cells(found, len(found)), board.summary(found))
+    screen = console()
+    screen.print(title(plan.recipe, plan.scale, str(folder)))
+    screen.print(cells(rows, len(rows)), summary(rows))
 
 
-def _print_estimate(agenda: "Agenda", only: Sequence[str], as_json: bool) -> None:
+def _print_estimate(sweep: "Sweep", only: Sequence[str], as_json: bool) -> None:
     from mecheval.sweeps.estimate import estimate
-    from mecheval.sweeps.reuse import offered
-    from mecheval.terminal import sweep_view as board
+    from mecheval.sweeps.reuse import find_reusable
     from mecheval.terminal import tables as terminal
+    from mecheval.terminal.sweep_view import estimate_table
 
-    states = agenda.states()
-    todo = [state for state in states if state.status in only and not offered(state, agenda.options.reuse)]
+    runs, options = sweep.runs(), sweep.options
+    todo = [run for run in runs if run.status in only and not find_reusable(run, options.reuse)]
     with terminal.working("measuring a few steps of every kind"):
-        found = estimate(todo, agenda.options.workers)
-    counts = {"experiments": len(states), "finished": len(states) - len(todo), "workers": agenda.options.workers}
+        taken = estimate(todo, options.workers)
     if as_json:
-        names = {"recipe": agenda.recipe, "scale": agenda.scale, "folder": str(agenda.folder)}
-        print_json({**names, **counts, **vars(found)})
+        counts = {"experiments": len(runs), "finished": len(runs) - len(todo)}
+        names = {"recipe": sweep.recipe, "scale": sweep.scale, "folder": str(sweep.folder)}
+        print_json({**names, **counts, "workers": options.workers, **vars(taken)})
         return
-    console = terminal.console()
-    console.print(terminal.title(agenda.recipe, agenda.scale, str(agenda.folder)))
-    console.print(board.estimate_table(found.groups))
-    console.print(
-        f"{len(states)} experiments, {len(todo)} to run · at most about {board.clock(found.seconds)} with "
-        f"{agenda.options.workers} workers, {board.clock(found.core_seconds)} of one core",
-        f"from steps, evaluations and interventions of {found.measured} of {found.shapes} kinds, measured now"
-        + ("" if found.measured == found.shapes else "; the others in proportion to their size"),
+    rest = "" if taken.measured == taken.shapes else "; others in proportion to their size"
+    total, one_core = terminal.clock(taken.seconds), terminal.clock(taken.core_seconds)
+    screen = terminal.console()
+    screen.print(terminal.title(sweep.recipe, sweep.scale, str(sweep.folder)))
+    screen.print(estimate_table(taken.groups))
+    screen.print(
+        f"{len(runs)} experiments, {len(todo)} to run · at most about {total} with "
+        f"{options.workers} workers, {one_core} of one core",
+        f"{taken.measured} of {taken.shapes} kinds of run were measured now{rest}",
         sep="\n",
     )
 
 
-def _submit(agenda: "Agenda", only: Sequence[str], workers: int | None, as_json: bool) -> None:
+def _submit(sweep: "Sweep", only: Sequence[str], workers: int | None, as_json: bool) -> None:
     from mecheval.sweeps.slurm import submit
 
-    arrays, runs = submit(agenda, only, workers)
+    arrays, runs = submit(sweep, only, workers)
     if as_json:
-        print_json({"folder": str(agenda.folder), "arrays": arrays, "runs": runs})
+        print_json({"folder": str(sweep.folder), "arrays": arrays, "runs": runs})
     elif arrays:
-        print(f"{runs} runs in Slurm's array {', '.join(arrays)}; 'mecheval sweep status {agenda.folder}' shows them")
+        hint = f"'mecheval sweep status {sweep.folder}' shows them"
+        print(f"submitted {runs} runs to Slurm as array {', '.join(arrays)}; {hint}")
     else:
         print("nothing to run")

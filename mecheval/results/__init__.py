@@ -1,1 +1,1 @@
-"""What is kept: run folders that are complete or absent, and a table over many of them."""
+"""Results: many runs as tables, archives of them, and the plans of sweeps."""

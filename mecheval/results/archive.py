@@ -1,10 +1,11 @@
-"""Runs without their folders: what they measured, in three Parquet tables, small enough to stay beside a text.
+"""Archives: what runs measured, in three Parquet tables that are small enough for a repository.
 
-study.json       recipe, scale, and the checksums of the others    rows.parquet      every measurement
-runs.parquet     every planned experiment, how it ended, its       curves.parquet    every evaluation
-                 verdict and provenance
+study.json        recipe, scale, and the checksums of the tables
+runs.parquet      every planned experiment, how it ended, its verdict and provenance
+rows.parquet      every measurement
+curves.parquet    every evaluation
 
-Weights and checkpoints are left behind. Measured numbers have single precision.
+Weights and checkpoints are not archived. Measured numbers have single precision.
 """
 
 import json
@@ -13,34 +14,40 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from mecheval.core.errors import StoreError
-from mecheval.results.parquet import read_parquet, write_parquet
-from mecheval.runs.files import Damaged, read, read_json, sha256, write_json
+from mecheval.core.errors import InvalidInput, StoreError
+from mecheval.core.spec import canonical_json
+from mecheval.runs.files import TEMPORARY, Damaged, read, read_json, sha256, sync, write_json
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 KEPT = "study.json"
 OUTCOME = ("key", "status", "steps", "reason", "folder")
-_REAL = {"runs": "Float64", "rows": "Float32", "curves": "Float32"}  # of each table
-_TABLES = tuple(_REAL)
 FACTS = ("verdict", "provenance")
+_FLOAT = {"runs": "Float64", "rows": "Float32", "curves": "Float32"}  # of each table
+_TABLES = tuple(_FLOAT)
 Lines = list[dict[str, Any]]
 Facts = Mapping[str, Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
-class KeptRun:
-    """What is left of a finished run."""
+class RunData:
+    """Everything that a finished run measured."""
 
-    row_records: Lines
+    rows: Lines
     curve: Lines
-    verdict_record: dict[str, Any] | None
+    verdict: dict[str, Any] | None
     provenance: dict[str, Any]
 
 
+Entry = tuple[dict[str, Any], dict[str, Any], RunData | None]  # outcome, experiment, measurements
+
+
 @dataclass(frozen=True)
-class Kept:
-    """`runs` has a line for each experiment, planned or found; `rows` and `curves` name its run by `key`."""
+class Archive:
+    """`runs` has a line for each experiment, planned or finished; `rows` and `curves` its `key`."""
 
     recipe: str | None
     scale: str | None
@@ -49,8 +56,8 @@ class Kept:
     curves: Lines
 
     @classmethod
-    def read(cls, folder: Path) -> "Kept | None":
-        """None if nothing is kept there."""
+    def read(cls, folder: Path) -> "Archive | None":
+        """Read the archive in a folder; return None if there is none."""
         if not (folder / KEPT).exists():
             return None
         try:
@@ -64,55 +71,156 @@ class Kept:
             raise StoreError(f"{folder / KEPT} is damaged: {error}") from error
 
     def write(self, folder: Path) -> None:
-        """What was there goes when the new tables are whole; `study.json` comes last: without it nothing counts."""
+        """Replace the archive in a folder once the new tables are complete.
+
+        `study.json` is written last: without it there is no archive.
+        """
         folder.mkdir(parents=True, exist_ok=True)
-        with TemporaryDirectory(dir=folder) as made:
-            tables = {name: Path(made) / f"{name}.parquet" for name in _TABLES}
+        with TemporaryDirectory(dir=folder) as temporary:
+            tables = {name: Path(temporary) / f"{name}.parquet" for name in _TABLES}
             for name, path in tables.items():
-                write_parquet(_table(getattr(self, name), _REAL[name]), path)
+                write_parquet(_table(getattr(self, name), _FLOAT[name]), path)
             checksums = {name: sha256(read(path)) for name, path in tables.items()}
             (folder / KEPT).unlink(missing_ok=True)
             for path in tables.values():
                 path.replace(folder / path.name)
-        write_json(folder / KEPT, {"recipe": self.recipe, "scale": self.scale, "sha256": checksums})
+        about = {"recipe": self.recipe, "scale": self.scale, "sha256": checksums}
+        write_json(folder / KEPT, about)
 
     @staticmethod
     def files(folder: Path) -> list[Path]:
         return [folder / KEPT, *(folder / f"{name}.parquet" for name in _TABLES)]
 
-    def found(self, folder: Path) -> Iterator[tuple[dict[str, Any], dict[str, Any], KeptRun | None]]:
-        """As if the folders were there: how each ended, its experiment, and what it measured."""
+    def entries(self, folder: Path) -> Iterator[Entry]:
+        """Yield the outcome, the experiment and the data of each run, as run folders would."""
         rows, curves = _by_key(self.rows), _by_key(self.curves)
         for line in self.runs:
-            outcome = {name: line[name] for name in OUTCOME} | {"folder": str(folder / line["folder"])}
-            key, verdict, provenance = str(line["key"]), *(json.loads(line[name] or "null") for name in FACTS)
-            run = KeptRun(rows[key], curves[key], verdict, provenance) if provenance else None
-            yield outcome, experiment_of(line), run
+            outcome = {name: line[name] for name in OUTCOME}
+            outcome["folder"] = str(folder / line["folder"])
+            verdict, provenance = (json.loads(line[name] or "null") for name in FACTS)
+            key = str(line["key"])
+            data = RunData(rows[key], curves[key], verdict, provenance) if provenance else None
+            yield outcome, experiment_of(line), data
+
+    @property
+    def about(self) -> str:
+        if not self.recipe:
+            return "runs without a sweep"
+        return f"runs of {self.recipe} at scale {self.scale}"
+
+
+def keep(folders: Sequence[Path], out: Path) -> Archive:
+    """Archive the runs of all folders into `out`, in place of an archive that is there.
+
+    A folder may be an archive itself, even `out`: runs of one sweep on several machines become one
+    study, and runs made one by one join the sweep that plans them.
+    """
+    if out.exists() and not (out / KEPT).exists() and any(out.iterdir() if out.is_dir() else [out]):
+        raise InvalidInput(f"out={str(out)!r} must be a new folder, or one with a kept study")
+    archives = [_collect(folder) for folder in folders]
+    first = archives[0]
+    for folder, archive in zip(folders, archives, strict=True):
+        if not _belongs(archive, first):
+            problem = f"has {archive.about}, and must not be mixed with {first.about}"
+            raise InvalidInput(f"DIR={str(folder)!r} {problem}")
+    joined = _join(archives)
+    joined.write(out)
+    return joined
 
 
 def experiment_of(line: Mapping[str, Any]) -> dict[str, Any]:
-    """The key and the fields of a line of `runs`; what an experiment does not have is None in the table."""
-    others = {name: value for name, value in line.items() if name not in (*OUTCOME, *FACTS)}
-    return {"key": line["key"], **{name: value for name, value in others.items() if value is not None}}
+    """Return key and fields of a line of `runs`; a field that an experiment lacks is None there."""
+    others = {n: v for n, v in line.items() if n not in (*OUTCOME, *FACTS) and v is not None}
+    return {"key": line["key"], **others}
+
+
+def write_parquet(table: "DataFrame", path: Path) -> None:
+    """Write a table completely or not at all."""
+    import duckdb
+
+    temporary = path.with_name(path.name + TEMPORARY)
+    try:
+        duckdb.from_df(table).write_parquet(str(temporary), compression="zstd")
+        temporary.replace(path)
+        sync(path.parent)
+    except (duckdb.Error, OSError) as error:
+        temporary.unlink(missing_ok=True)
+        raise StoreError(f"{path} cannot be written: {error}") from error
+
+
+def read_parquet(path: Path) -> Lines:
+    """Read the lines of a table, with None for missing values."""
+    import duckdb
+
+    try:
+        table = duckdb.from_parquet(str(path))
+        return [dict(zip(table.columns, line, strict=True)) for line in table.fetchall()]
+    except (duckdb.Error, OSError) as error:
+        raise StoreError(f"{path} cannot be read: {str(error).splitlines()[0]}") from error
+
+
+def _collect(folder: Path) -> Archive:
+    from mecheval.results.plan import Plan  # which reads archives
+    from mecheval.results.table import Results
+
+    results, plan = Results(folder), Plan.read(folder)
+    if not results.runs():
+        raise InvalidInput(f"DIR={str(folder)!r} has no runs")
+    recipe, scale = (plan.recipe, plan.scale) if plan else (None, None)
+    facts, lines = results.facts(), []
+    for state in plan.states(results) if plan else results.runs():
+        known = facts.get(state["key"], {})
+        texts = {name: canonical_json(known[name]) if known.get(name) else None for name in FACTS}
+        lines.append({**state, "folder": Path(state["folder"]).name, **texts})
+    return Archive(recipe, scale, lines, results.measured("rows"), results.measured("curve"))
+
+
+def _belongs(archive: Archive, first: Archive) -> bool:
+    if archive.recipe is not None:
+        return (archive.recipe, archive.scale) == (first.recipe, first.scale)
+    planned = {line["key"] for line in first.runs}
+    return first.recipe is None or {line["key"] for line in archive.runs} <= planned
+
+
+def _join(archives: Sequence[Archive]) -> Archive:
+    """Take each run once: from the first archive in which it is finished, if there is one."""
+    from mecheval.results.plan import FINISHED
+
+    owner: dict[str, Archive] = {}
+    lines: dict[str, dict[str, Any]] = {}
+    for archive in archives:
+        for line in archive.runs:
+            name = line["key"] or line["folder"]  # a damaged run has no key
+            better = line["status"] in FINISHED
+            if name not in lines or (better and lines[name]["status"] not in FINISHED):
+                owner[name], lines[name] = archive, line
+    first = archives[0]
+    joined = Archive(first.recipe, first.scale, list(lines.values()), [], [])
+    for archive in archives:
+        joined.rows.extend(row for row in archive.rows if owner[row["key"]] is archive)
+        joined.curves.extend(row for row in archive.curves if owner[row["key"]] is archive)
+    return joined
 
 
 def _by_key(lines: Sequence[Mapping[str, Any]]) -> defaultdict[str, Lines]:
-    found: defaultdict[str, Lines] = defaultdict(list)
+    groups: defaultdict[str, Lines] = defaultdict(list)
     for line in lines:
-        found[line["key"]].append({name: value for name, value in line.items() if name != "key"})
-    return found
+        groups[line["key"]].append({name: line[name] for name in line if name != "key"})
+    return groups
 
 
-def _table(lines: Lines, real: str) -> Any:
-    """Each column of one kind: whole numbers stay whole beside nothing."""
+def _table(lines: Lines, real: str) -> "DataFrame":
+    """Give each column one type: integers stay integers where values are missing."""
     from pandas import DataFrame
 
-    names = dict.fromkeys(["key", *(name for line in lines for name in line)])
-    table = DataFrame([{name: line.get(name) for name in names} for line in lines], columns=list(names), dtype=object)
-    return table.astype({name: _kind({type(value) for value in table[name]} - {type(None)}, real) for name in names})
+    names = list(dict.fromkeys(["key", *(name for line in lines for name in line)]))
+    cells = [[line.get(name) for name in names] for line in lines]
+    table = DataFrame(cells, columns=names, dtype=object)
+    types = {name: {type(value) for value in table[name]} - {type(None)} for name in names}
+    return table.astype({name: _dtype(types[name], real) for name in names})
 
 
-def _kind(types: set[type], real: str) -> str:
+def _dtype(types: set[type], real: str) -> str:
     if types == {bool}:
         return "boolean"
     if types == {int}:

@@ -1,15 +1,15 @@
-"""What a folder of runs is meant to become: `sweep.json`, written before the first run.
+"""The plan of a sweep: `sweep.json` in its folder, written before the first run.
 
-With it anybody who has the folder knows which runs are missing; nobody needs the recipe.
+It says which runs are missing without the recipe.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from mecheval.core.errors import InvalidInput, StoreError
-from mecheval.results.archive import KEPT, Kept, experiment_of
+from mecheval.results.archive import KEPT, Archive, experiment_of
 from mecheval.results.table import Results
 from mecheval.runs.files import Damaged, read_json, write_json
 from mecheval.runs.finished import PARTIAL
@@ -20,7 +20,7 @@ FINISHED = ("done", "diverged")
 
 @dataclass(frozen=True)
 class Plan:
-    """`experiments` are the fields of each by their dotted names, with its `key`; `folders` where each run will be."""
+    """`experiments` are records as `Experiment.record` gives them, `folders` the runs' names."""
 
     recipe: str
     scale: str
@@ -29,51 +29,57 @@ class Plan:
 
     @classmethod
     def read(cls, folder: Path) -> "Plan | None":
-        """None if the folder is of no sweep."""
-        if kept := Kept.read(folder):
-            return cls._kept(kept)
+        """Read the plan of a sweep's folder or archive; return None if there is none."""
+        if archive := Archive.read(folder):
+            if archive.recipe is None or archive.scale is None:
+                return None
+            records = tuple(experiment_of(line) for line in archive.runs)
+            names = tuple(line["folder"] for line in archive.runs)
+            return cls(archive.recipe, archive.scale, records, names)
         if not (folder / PLAN).exists():
             return None
         try:
-            found = read_json(folder / PLAN)
-            return cls(found["recipe"], found["scale"], tuple(found["experiments"]), tuple(found["folders"]))
+            plan = read_json(folder / PLAN)
+            records, names = tuple(plan["experiments"]), tuple(plan["folders"])
+            return cls(plan["recipe"], plan["scale"], records, names)
         except (Damaged, KeyError, TypeError) as error:
             raise StoreError(f"{folder / PLAN} is damaged: {error}") from error
 
-    def must_fit(self, folder: Path) -> None:
-        """A folder with runs of another recipe or scale, or of none, is refused."""
+    @classmethod
+    def require(cls, folder: Path) -> "Plan":
+        """Read the plan of a folder; refuse one without."""
+        if not folder.is_dir():
+            raise InvalidInput(f"DIR={str(folder)!r} must be a folder with runs")
+        if plan := cls.read(folder):
+            return plan
+        raise InvalidInput(f"DIR={str(folder)!r} must be the folder of a sweep; it has no {PLAN}")
+
+    def check_folder(self, folder: Path) -> None:
+        """Refuse a folder with runs of another recipe or scale, or without a plan."""
+        name = f"DIR={str(folder)!r}"
         if (folder / KEPT).exists():
-            raise InvalidInput(f"DIR={str(folder)!r} is a kept study, and must be a folder for runs")
-        there = Plan.read(folder)
-        if there and (there.recipe, there.scale) != (self.recipe, self.scale):
+            raise InvalidInput(f"{name} is a kept study; choose a folder for runs")
+        other = Plan.read(folder)
+        if other and (other.recipe, other.scale) != (self.recipe, self.scale):
             raise InvalidInput(
-                f"DIR={str(folder)!r} has runs of {there.recipe} at scale {there.scale}, "
-                f"and must not be mixed with {self.recipe} at scale {self.scale}"
+                f"{name} has runs of {other.recipe} at scale {other.scale}, and must not be mixed "
+                f"with {self.recipe} at scale {self.scale}"
             )
-        if not there and folder.is_dir() and (runs := Results(folder).runs()):
-            raise InvalidInput(f"DIR={str(folder)!r} has {len(runs)} runs of no sweep, and must be a folder of its own")
+        if not other and folder.is_dir() and (runs := Results(folder).runs()):
+            raise InvalidInput(f"{name} has {len(runs)} runs without a sweep; choose a new folder")
 
     def write(self, folder: Path) -> None:
-        """Into a folder that is this sweep's."""
-        self.must_fit(folder)
+        """Write the plan into the folder of its sweep, if it is new or has changed."""
+        self.check_folder(folder)
         if Plan.read(folder) != self:
             write_json(folder / PLAN, asdict(self))
 
-    @classmethod
-    def _kept(cls, kept: Kept) -> "Plan | None":
-        if kept.recipe is None or kept.scale is None:
-            return None
-        experiments = tuple(experiment_of(run) for run in kept.runs)
-        return cls(kept.recipe, kept.scale, experiments, tuple(run["folder"] for run in kept.runs))
-
     def states(self, results: Results) -> list[dict[str, Any]]:
-        """Each planned experiment with its state: that of its run, damaged or not, or `waiting`."""
-        found = {Path(run["folder"]).name.removesuffix(PARTIAL): run for run in results.runs()}
-        none = {"status": "waiting", "steps": 0, "reason": None}
-        return [{**none, "folder": str(results.folder / name), **found.get(name, {}), **experiment}
-                for experiment, name in zip(self.experiments, self.folders, strict=True)]  # fmt: skip
-
-
-def open_states(states: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """What keeps a sweep partial: neither done nor diverged."""
-    return [state for state in states if state["status"] not in FINISHED]
+        """Return a row for each planned experiment: the state of its run, or `waiting`."""
+        runs = {Path(run["folder"]).name.removesuffix(PARTIAL): run for run in results.runs()}
+        states = []
+        for record, name in zip(self.experiments, self.folders, strict=True):
+            state = {"status": "waiting", "steps": 0, "reason": None}
+            state["folder"] = str(results.folder / name)
+            states.append({**state, **runs.get(name, {}), **record})
+        return states

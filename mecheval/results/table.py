@@ -1,6 +1,6 @@
-"""Many runs as tables: `runs`, `rows` (every measurement) and `curves`, with the fields of each experiment.
+"""Many runs as tables: `runs`, `rows` (every measurement) and `curves`, with experiment fields.
 
-They are in folders of their own, or kept without them.
+They are read from run folders or from an archive.
 """
 
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mecheval.core.errors import InvalidInput, StoreError
-from mecheval.results.archive import OUTCOME, Kept, KeptRun
+from mecheval.results.archive import OUTCOME, Archive, Entry, RunData
 from mecheval.runs.checkpoint import newest_step
 from mecheval.runs.files import Damaged, read_json
 from mecheval.runs.finished import CHECKSUMS, NEEDED, PARTIAL, Run
@@ -19,20 +19,22 @@ from mecheval.runs.pending import ERROR, FAILED, in_use
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-# a measurement, from what says least to what says most: a narrow terminal has room for the end
-MEASURED = ("step", "n", "layer", "low", "high", "corrupted", "condition", "split", "site", "role", "metric", "value")
-COLUMNS = {  # beside the fields of the experiments; a table without rows has these
+# columns of a measurement, the least important first: a narrow terminal shows the end
+MEASURED = (
+    *("step", "n", "layer", "low", "high", "corrupted", "condition", "split"),
+    *("site", "role", "metric", "value"),
+)
+COLUMNS: dict[str, tuple[str, ...]] = {  # beside experiment fields; an empty table has only these
     "runs": OUTCOME,
     "rows": ("key", "status", *MEASURED),
     "curves": ("key", "status", "step", "loss", "train_loss", "gradient_norm", "learning_rate"),
 }
 TABLES = tuple(COLUMNS)
-Found = tuple[dict[str, Any], dict[str, Any], Run | KeptRun | None]  # how it ended, its experiment, what it measured
 
 
 @dataclass(frozen=True)
 class Results:
-    """The runs in a folder: finished, on their way, killed or damaged. None is left out."""
+    """All runs in a folder: finished, running, killed or damaged."""
 
     folder: Path
 
@@ -42,45 +44,45 @@ class Results:
             raise InvalidInput(f"DIR={str(self.folder)!r} must be a folder with runs")
 
     def runs(self) -> list[dict[str, Any]]:
-        """One row for each run: key, status, steps, reason, folder and the fields of its experiment."""
-        return [outcome | experiment for outcome, experiment, _ in self._found]
+        """Return key, status, steps, reason, folder and experiment fields of each run."""
+        return [outcome | experiment for outcome, experiment, _ in self._entries]
 
     def rows(self) -> list[dict[str, Any]]:
-        """Every measurement of every finished run."""
-        return [
-            _run_columns(*found) | {name: row[name] for name in MEASURED}
-            for *found, run in self._found
-            if run
-            for row in run.row_records
-        ]
+        """Return every measurement of every finished run."""
+        rows = []
+        for run, data in self._finished():
+            rows += [run | {name: row[name] for name in MEASURED} for row in data.rows]
+        return rows
 
     def curves(self) -> list[dict[str, Any]]:
-        """Every evaluation of every finished run."""
-        return [_run_columns(*found) | row for *found, run in self._found if run for row in run.curve]
+        """Return every evaluation of every finished run."""
+        return [run | row for run, data in self._finished() for row in data.curve]
 
-    def measured(self, what: str) -> list[dict[str, Any]]:
-        """Return `row_records` or `curve` of every finished run, with its key alone."""
-        return [{"key": outcome["key"], **row} for outcome, _, run in self._found if run for row in getattr(run, what)]
+    def measured(self, name: str) -> list[dict[str, Any]]:
+        """Return the `rows` or the `curve` of every finished run, with its key alone."""
+        lines = []
+        for run, data in self._finished():
+            lines += [{"key": run["key"], **row} for row in getattr(data, name)]
+        return lines
 
     def facts(self) -> dict[str, dict[str, Any]]:
-        """Verdict and provenance of every finished run, by its key."""
-        return {
-            outcome["key"]: {"verdict": run.verdict_record, "provenance": run.provenance}
-            for outcome, _, run in self._found
-            if run
-        }
+        """Return verdict and provenance of every finished run, by its key."""
+        facts = {}
+        for run, data in self._finished():
+            facts[run["key"]] = {"verdict": data.verdict, "provenance": data.provenance}
+        return facts
 
     def df(self, table: str = "rows") -> "DataFrame":
-        """One of the tables as a pandas DataFrame."""
+        """Return one of the tables as a pandas DataFrame."""
         from pandas import DataFrame
 
         if table not in TABLES:
             raise InvalidInput(f"table={table!r} must be one of {', '.join(TABLES)}")
-        found = getattr(self, table)()
-        return DataFrame(found, columns=None if found else list(COLUMNS[table]))
+        lines = getattr(self, table)()
+        return DataFrame(lines, columns=None if lines else list(COLUMNS[table]))
 
     def sql(self, query: str) -> "DataFrame":
-        """The answer to a question about the tables, in SQL."""
+        """Return the answer to an SQL query over the tables."""
         import duckdb
 
         with duckdb.connect(config={"enable_external_access": "false"}) as connection:
@@ -89,36 +91,42 @@ class Results:
             try:
                 answer = connection.execute(query)
             except duckdb.Error as error:
-                raise InvalidInput(f"sql={query!r} is refused: {str(error).splitlines()[0]}") from error
+                problem = str(error).splitlines()[0]
+                raise InvalidInput(f"sql={query!r} is refused: {problem}") from error
             if answer is None:
-                raise InvalidInput(f"sql={query!r} must be a question, as in 'select count(*) from runs'")
+                example = "'select count(*) from runs'"
+                raise InvalidInput(f"sql={query!r} must be a query, as in {example}")
             return answer.df()
 
     @cached_property
-    def _found(self) -> list[Found]:
-        kept = Kept.read(self.folder)
-        return list(kept.found(self.folder) if kept else self._read())
+    def _entries(self) -> list[Entry]:
+        archive = Archive.read(self.folder)
+        return list(archive.entries(self.folder) if archive else self._read())
 
-    def _read(self) -> Iterator[Found]:
+    def _read(self) -> Iterator[Entry]:
         for folder in sorted(self.folder.iterdir()):
             if folder.name.endswith(PARTIAL):
-                yield _on_its_way(folder)
+                yield _read_pending(folder)
             elif any((folder / name).exists() for name in (CHECKSUMS, *NEEDED)):
-                yield _finished(folder)
+                yield _read_finished(folder)
+
+    def _finished(self) -> Iterator[tuple[dict[str, Any], RunData]]:
+        for outcome, experiment, data in self._entries:
+            if data:
+                yield {"key": outcome["key"], "status": outcome["status"], **experiment}, data
 
 
-def _finished(folder: Path) -> Found:
+def _read_finished(folder: Path) -> Entry:
     run = Run(folder)
-    try:
-        outcome = {"key": run.key, "status": run.status, "steps": run.outcome["steps"]}
-        outcome |= {"reason": run.outcome.get("reason"), "folder": str(folder)}
-        _ = run.row_records, run.curve, run.verdict_record, run.provenance  # damage shows now
-        return outcome, run.record, run
+    try:  # damage must show now, not when a table is built
+        data = RunData(run.row_records, run.curve, run.verdict_record, run.provenance)
+        ended = (run.key, run.status, run.outcome["steps"], run.outcome.get("reason"))
+        return _outcome(folder, *ended), run.record, data
     except StoreError as error:
-        return {"key": None, "status": "damaged", "steps": None, "reason": str(error), "folder": str(folder)}, {}, None
+        return _outcome(folder, None, "damaged", None, str(error)), {}, None
 
 
-def _on_its_way(folder: Path) -> Found:
+def _read_pending(folder: Path) -> Entry:
     experiment: dict[str, Any] = {}
     status, reason, steps = "damaged", None, 0
     try:
@@ -126,14 +134,14 @@ def _on_its_way(folder: Path) -> Found:
         steps = newest_step(folder / "checkpoints")
         experiment = read_json(folder / "experiment.json")
         if status == "killed" and (folder / ERROR).exists():
-            note = read_json(folder / ERROR)
-            status = note["status"] if note.get("status") in FAILED else "error"
-            reason = note.get("reason")
-    except (Damaged, OSError) as error:
-        reason = str(error)
-    key = experiment.get("key")
-    return {"key": key, "status": status, "steps": steps, "reason": reason, "folder": str(folder)}, experiment, None
+            error = read_json(folder / ERROR)
+            status = error["status"] if error.get("status") in FAILED else "error"
+            reason = error.get("reason")
+    except (Damaged, OSError) as problem:
+        reason = str(problem)
+    return _outcome(folder, experiment.get("key"), status, steps, reason), experiment, None
 
 
-def _run_columns(outcome: dict[str, Any], experiment: dict[str, Any]) -> dict[str, Any]:
-    return {"key": outcome["key"], "status": outcome["status"], **experiment}
+def _outcome(folder: Path, *ended: str | int | None) -> dict[str, Any]:
+    """Return the columns of OUTCOME."""
+    return dict(zip(OUTCOME, (*ended, str(folder)), strict=True))

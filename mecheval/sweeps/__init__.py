@@ -1,1 +1,1 @@
-"""Many runs: what is not done yet, by processes of this machine, a Ray cluster or Slurm. The same rows from all."""
+"""Sweeps: run many experiments on this machine, a Ray cluster or Slurm; the rows are identical."""

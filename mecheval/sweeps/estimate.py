@@ -1,7 +1,8 @@
-"""How long a sweep takes, from steps, evaluations and interventions that are measured here and now, in CPU time.
+"""Estimate how long a sweep takes, from a few steps, evaluations and grids measured now.
 
-What is measured is a shape: all that decides the cost of a step. When the time for it is up, the rest is taken from the
-nearest shape that was measured, in proportion to batch × tokens × layers × width.
+Seconds are CPU time. Measured is each shape: everything that decides the cost of a step. When the
+time for measuring is up, other shapes take the cost of the nearest one that was measured, in
+proportion to batch × tokens × layers × width.
 """
 
 import math
@@ -14,7 +15,7 @@ from typing import Any
 
 from mecheval.core.spec import Spec
 from mecheval.runs.experiment import Experiment, Settings
-from mecheval.sweeps.state import State
+from mecheval.sweeps.planned import PlannedRun
 
 BUDGET_SECONDS = 15.0
 START_SECONDS = 4.0  # of one core, for a process to import torch and begin
@@ -24,20 +25,21 @@ Shape = tuple[Any, ...]
 
 @dataclass(frozen=True)
 class Cost:
-    """Seconds of one core: of a step, of one document evaluated, of one document with all its interventions."""
+    """Seconds of one core: per step, per document evaluated, per document with its whole grid."""
 
     step: float
     evaluated: float
     intervened: float
 
     def of(self, experiment: Experiment) -> float:
-        """A whole run that is not stopped early."""
-        asked, steps = experiment.eval, experiment.train.total
-        evaluations = -(-steps // asked.every)
-        grids = 2 if asked.grid_split == "both" else 1
-        grids += evaluations // asked.grid_every if asked.grid_every else 0
-        looks = (evaluations + 2) * asked.documents * self.evaluated  # dev and test at the end
-        return START_SECONDS + steps * self.step + looks + grids * asked.grid_documents * self.intervened
+        """Return the seconds of a whole run that is not stopped early."""
+        config, steps = experiment.eval, experiment.train.total
+        evaluations = -(-steps // config.every)
+        grids = 2 if config.grid_split == "both" else 1
+        grids += evaluations // config.grid_every if config.grid_every else 0
+        documents = (evaluations + 2) * config.documents  # dev and test at the end
+        seconds = steps * self.step + documents * self.evaluated
+        return START_SECONDS + seconds + grids * config.grid_documents * self.intervened
 
     def times(self, factor: float) -> "Cost":
         return Cost(self.step * factor, self.evaluated * factor, self.intervened * factor)
@@ -45,7 +47,7 @@ class Cost:
 
 @dataclass(frozen=True)
 class Estimate:
-    """`groups` are the open experiments of each task and architecture."""
+    """`groups` are the runs of each task and architecture."""
 
     seconds: float  # with so many workers
     core_seconds: float
@@ -54,48 +56,36 @@ class Estimate:
     groups: list[dict[str, Any]]
 
 
-def estimate(states: Sequence[State], workers: int, budget: float = BUDGET_SECONDS) -> Estimate:
-    """For those that are given, from their beginning."""
-    tokens = _tokens([state.experiment for state in states])
-    shapes = [shape(state.experiment, tokens) for state in states]
-    kinds = {kind: state.experiment for kind, state in zip(shapes, states, strict=True)}
-    costs: dict[Shape, Cost] = {}
-    from mecheval.runs.fit import prepared
-
-    with prepared(Settings()):
-        for smallest in sorted(kinds, key=_work)[:1]:
-            measured(kinds[smallest])  # who comes first pays for what all import and compile
-        until = time.monotonic() + budget
-        for kind in _order(kinds):
-            if not costs or time.monotonic() < until:
-                costs[kind] = measured(kinds[kind])
+def estimate(runs: Sequence[PlannedRun], workers: int, budget: float = BUDGET_SECONDS) -> Estimate:
+    """Estimate the runs, each from its first step."""
+    experiments = [run.experiment for run in runs]
+    tokens = _tokens(experiments)
+    shapes = [shape(experiment, tokens) for experiment in experiments]
+    examples = dict(zip(shapes, experiments, strict=True))
+    costs = _measure_shapes(examples, budget)
     groups: dict[tuple[str, str], dict[str, Any]] = {}
-    every: list[float] = []
-    for kind, state in zip(shapes, states, strict=True):
-        cost = _nearest(kind, costs)
-        every.append(cost.of(state.experiment))
-        key = (state.experiment.task_spec, state.experiment.model.architecture)
-        group = groups.setdefault(key, {"task": key[0], "architecture": key[1], "runs": 0, "steps": 0, "seconds": 0.0})
+    seconds: list[float] = []
+    for kind, experiment in zip(shapes, experiments, strict=True):
+        seconds.append(_nearest(kind, costs).of(experiment))
+        key = (experiment.task_spec, experiment.model.architecture)
+        empty = {"task": key[0], "architecture": key[1], "runs": 0, "steps": 0, "seconds": 0.0}
+        group = groups.setdefault(key, empty)
         group["runs"] += 1
-        group["steps"] += state.experiment.train.total
-        group["seconds"] += every[-1]
-    wall = max(sum(every) / workers, *every) if every else 0.0
-    return Estimate(wall, math.fsum(every), len(kinds), len(costs), list(groups.values()))
+        group["steps"] += experiment.train.total
+        group["seconds"] += seconds[-1]
+    wall = max(sum(seconds) / workers, *seconds) if seconds else 0.0
+    return Estimate(wall, math.fsum(seconds), len(examples), len(costs), list(groups.values()))
 
 
 def shape(experiment: Experiment, tokens: Mapping[str, int]) -> Shape:
-    """Task, architecture, and what the work of a step grows with."""
-    model, batch, length = experiment.model, experiment.train.batch, tokens[experiment.task_spec]
-    return experiment.task_spec, model.architecture, experiment.eval.grid, batch, length, model.layers, model.d_model
+    """Return task, architecture, and everything that the work of a step grows with."""
+    task, model = experiment.task_spec, experiment.model
+    work = (experiment.train.batch, tokens[task], model.layers, model.d_model)
+    return task, model.architecture, experiment.eval.grid, *work
 
 
-def _tokens(experiments: Sequence[Experiment]) -> dict[str, int]:
-    """How long the documents of each task are in a batch; the longest that could be drawn says little."""
-    tasks = {experiment.task_spec: experiment.task for experiment in experiments}
-    return {name: task.documents(0, "train", 0, DOCUMENTS).tokens.shape[1] for name, task in tasks.items()}
-
-
-def measured(experiment: Experiment) -> Cost:
+def measure(experiment: Experiment) -> Cost:
+    """Measure a few steps, evaluations and grids of an untrained model."""
     from mecheval.interventions.grid import GridOptions
     from mecheval.interventions.grid_eval import evaluate_grid
     from mecheval.metrics.behaviour import behaviour
@@ -103,19 +93,41 @@ def measured(experiment: Experiment) -> Cost:
     from mecheval.training.batches import Batches
     from mecheval.training.train import Training, train
 
-    task, seed, asked = experiment.task, experiment.seed, experiment.eval
-    config = replace(experiment.train, documents=0, epochs=None, steps=STEPS, stop=None, lr=1e-9)
+    task, seed, grid = experiment.task, experiment.seed, experiment.eval.grid
+    few: dict[str, Any] = {"documents": 0, "epochs": None, "steps": STEPS, "stop": None}
+    config = replace(experiment.train, lr=1e-9, **few)
     model = build_model(experiment.model, task.vocab_size, seed)
-    batches = Batches(task, seed, config)
-    steps = train(Training.start(model, config), config, batches, lambda model: {"loss": 0.0}, STEPS)
+    batches, training = Batches(task, seed, config), Training.start(model, config)
+    steps = train(training, config, batches, lambda model: {"loss": 0.0}, STEPS)
     docs = task.documents(seed, "dev", 0, DOCUMENTS)
-    step = [_seconds(lambda: next(steps)) for _ in range(STEPS)][1:]  # the first allocates
-    evaluated = _seconds(lambda: behaviour(model, docs))
-    if asked.grid == "none":
-        return Cost(median(step), evaluated / DOCUMENTS, 0.0)
-    options = GridOptions(site=asked.grid, documents=DOCUMENTS)
+    step = median([_seconds(lambda: next(steps)) for _ in range(STEPS)][1:])  # the first allocates
+    evaluated = _seconds(lambda: behaviour(model, docs)) / DOCUMENTS
+    if grid == "none":
+        return Cost(step, evaluated, 0.0)
+    options = GridOptions(site=grid, documents=DOCUMENTS)
     intervened = _seconds(lambda: evaluate_grid(model, task, options, seed=seed).rows(0))
-    return Cost(median(step), evaluated / DOCUMENTS, intervened / DOCUMENTS)
+    return Cost(step, evaluated, intervened / DOCUMENTS)
+
+
+def _measure_shapes(examples: Mapping[Shape, Experiment], budget: float) -> dict[Shape, Cost]:
+    from mecheval.runs.fit import prepared
+
+    costs: dict[Shape, Cost] = {}
+    with prepared(Settings()):
+        for smallest in sorted(examples, key=_work)[:1]:
+            measure(examples[smallest])  # the first pays for what all import and compile
+        until = time.monotonic() + budget
+        for kind in _order(examples):
+            if not costs or time.monotonic() < until:
+                costs[kind] = measure(examples[kind])
+    return costs
+
+
+def _tokens(experiments: Sequence[Experiment]) -> dict[str, int]:
+    """Return the usual length of each task's documents; the longest possible says little."""
+    tasks = {experiment.task_spec: experiment.task for experiment in experiments}
+    blocks = {name: task.documents(0, "train", 0, DOCUMENTS) for name, task in tasks.items()}
+    return {name: documents.tokens.shape[1] for name, documents in blocks.items()}
 
 
 def _seconds(work: Callable[[], Any]) -> float:
@@ -124,26 +136,33 @@ def _seconds(work: Callable[[], Any]) -> float:
     return time.process_time() - start
 
 
-def _order(kinds: Iterable[Shape]) -> Iterator[Shape]:
-    """Of every task and architecture first the largest, then the smallest, then what is between; cheap ones first."""
+def _order(shapes: Iterable[Shape]) -> Iterator[Shape]:
+    """Yield the largest shape of each task and architecture, then their smallest, then the rest.
+
+    Cheap ones come first.
+    """
     families: dict[tuple[str, str], list[Shape]] = {}
-    for kind in sorted(kinds, key=_work, reverse=True):
+    for kind in sorted(shapes, key=_work, reverse=True):
         families.setdefault(_family(kind), []).append(kind)
-    rows = sorted(([own[0], *own[:0:-1]] for own in families.values()), key=lambda row: _work(row[0]))
-    yield from (kind for turn in zip_longest(*rows) for kind in turn if kind)
+    orders = [[family[0], *family[:0:-1]] for family in families.values()]
+    for turn in zip_longest(*sorted(orders, key=lambda order: _work(order[0]))):
+        yield from (kind for kind in turn if kind)
 
 
 def _nearest(kind: Shape, costs: dict[Shape, Cost]) -> Cost:
+    task, model = _family(kind)
+
     def distance(other: Shape) -> tuple[bool, bool, float]:
-        (task, model), (own_task, own_model) = _family(other), _family(kind)
-        return model != own_model, task != own_task, abs(math.log(_work(other) / _work(kind)))
+        other_task, other_model = _family(other)
+        ratio = _work(other) / _work(kind)
+        return other_model != model, other_task != task, abs(math.log(ratio))
 
     best = kind if kind in costs else min(costs, key=distance)
     return costs[best].times(_work(kind) / _work(best))
 
 
 def _family(kind: Shape) -> tuple[str, str]:
-    """Task, and architecture without its options."""
+    """Return the task, and the architecture without its options."""
     return kind[0], Spec.parse(kind[1]).name
 
 

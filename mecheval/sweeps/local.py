@@ -1,4 +1,4 @@
-"""Workers on this machine: a process for each experiment, so that a crash, a leak or a hang costs one run."""
+"""Workers on this machine: one process per run, so that a crash, a leak or a hang costs one run."""
 
 import json
 import math
@@ -12,58 +12,56 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import IO
 
-from mecheval.sweeps.job import Job, Outcome
+from mecheval.sweeps.planned import Outcome, PlannedRun
 
-GRACE_SECONDS = 60.0  # for one step and a checkpoint, before a worker that was told to stop is killed
+GRACE_SECONDS = 60.0  # for one step and a checkpoint, before a worker that must stop is killed
 
 
 class Process:
-    """A worker. It is told to stop by SIGTERM, or by the end of this process, however that comes."""
+    """A worker process. SIGTERM stops it, and so does the end of this process."""
 
-    def __init__(self, job: Job | None = None) -> None:
-        """Without a job it gets ready for one."""
+    def __init__(self) -> None:
+        """Start a worker that imports torch and waits for a run."""
         self._deadline = math.inf
-        self._said, self._complaints = tempfile.TemporaryFile(), tempfile.TemporaryFile()  # noqa: SIM115, see _text
+        self._stdout = tempfile.TemporaryFile()  # noqa: SIM115, _text closes it
+        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115, _text closes it
         self._process = subprocess.Popen(
             [sys.executable, "-m", "mecheval.sweeps.worker"],
             stdin=subprocess.PIPE,
-            stdout=self._said,
-            stderr=self._complaints,
+            stdout=self._stdout,
+            stderr=self._stderr,
             env={**os.environ, "OMP_NUM_THREADS": "1"},  # before torch starts
-            start_new_session=True,  # Ctrl-C comes to the launcher alone
+            start_new_session=True,  # only the launcher receives Ctrl-C
         )
-        if job:
-            self.begin(job)
 
-    def begin(self, job: Job) -> None:
-        self.job = job
-        if job.timeout is not None:
-            self._deadline = time.monotonic() + job.timeout + GRACE_SECONDS
-        stdin = self._process.stdin
-        assert stdin
-        with suppress(BrokenPipeError):  # it is dead already, which `outcome` will tell
-            stdin.write(job.to_json().encode() + b"\n")
-            stdin.flush()
+    def start(self, run: PlannedRun) -> None:
+        self.run = run
+        if run.timeout is not None:
+            self._deadline = time.monotonic() + run.timeout + GRACE_SECONDS
+        assert self._process.stdin
+        with suppress(BrokenPipeError):  # it is dead already, and `outcome` will say so
+            self._process.stdin.write(run.to_json().encode() + b"\n")
+            self._process.stdin.flush()
 
     @property
     def pid(self) -> int:
         return self._process.pid
 
     def outcome(self) -> Outcome | None:
-        """None while it works."""
+        """Return how it ended, or None while it works; kill it if it hangs."""
         hung = self._process.poll() is None and time.monotonic() > self._deadline
         if hung:
             self.kill()
         code = self._process.poll()
         if code is None:
             return None
-        outcome = self._ended(code)
-        return (
-            Outcome("timeout", f"hung, and was killed {GRACE_SECONDS:g} s after its time was up") if hung else outcome
-        )
+        outcome = self._read_outcome(code)
+        if hung:
+            return Outcome("timeout", f"hung, killed {GRACE_SECONDS:g} s after its time was up")
+        return outcome
 
-    def tell(self) -> None:
-        """To save and stop."""
+    def terminate(self) -> None:
+        """Let it save and stop."""
         if self._process.poll() is None:
             self._process.terminate()
 
@@ -75,57 +73,58 @@ class Process:
         self._process.kill()
         self._process.wait()
 
-    def _ended(self, code: int) -> Outcome:
+    def _read_outcome(self, code: int) -> Outcome:
         assert self._process.stdin
         with suppress(BrokenPipeError):
             self._process.stdin.close()
-        said, complaints = _text(self._said), _text(self._complaints)
+        stdout, stderr = _text(self._stdout), _text(self._stderr)
         try:
-            return Outcome.from_json(said)
+            return Outcome.from_json(stdout)
         except (json.JSONDecodeError, TypeError):
-            last = complaints.strip().splitlines()[-1:]
+            last = stderr.strip().splitlines()[-1:]
             how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
             return Outcome("killed", ": ".join([f"its process died by {how}", *last]))
 
 
 class Local:
-    """So many workers at once. One gets ready while the launcher sees what there is to do: importing torch takes it as
-    long as that."""
+    """An executor with up to `workers` processes.
+
+    One process starts at once: it imports torch while the launcher reads its folder.
+    """
 
     def __init__(self, workers: int) -> None:
         self._workers = workers
-        self._at_work: list[Process] = []
+        self._running: list[Process] = []
         self._ready = [Process()]
 
     @property
     def free(self) -> int:
-        return self._workers - len(self._at_work)
+        return self._workers - len(self._running)
 
-    def start(self, job: Job) -> None:
+    def start(self, run: PlannedRun) -> None:
         process = self._ready.pop() if self._ready else Process()
-        self._at_work.append(process)
-        process.begin(job)
+        self._running.append(process)
+        process.start(run)
 
-    def ended(self) -> Iterator[tuple[Job, Outcome]]:
-        """Who has ended meanwhile, and how."""
-        for process in list(self._at_work):
+    def ended(self) -> Iterator[tuple[PlannedRun, Outcome]]:
+        for process in list(self._running):
             if outcome := process.outcome():
-                self._at_work.remove(process)
-                yield process.job, outcome
+                self._running.remove(process)
+                yield process.run, outcome
 
     def stop(self) -> None:
-        """Everybody saves and stops."""
-        for process in self._at_work:
-            process.tell()
+        """Let every worker save and stop; kill those that do not in time."""
+        for process in self._running:
+            process.terminate()
         until = time.monotonic() + GRACE_SECONDS
         try:
-            for process in self._at_work:
+            for process in self._running:
                 process.wait(max(until - time.monotonic(), 0))
-        finally:  # their time is up, or somebody is impatient
-            for process in self._at_work + self._ready:
+        finally:  # also after a second Ctrl-C
+            for process in self._running + self._ready:
                 process.kill()
                 process.outcome()
-            self._at_work.clear()
+            self._running.clear()
             self._ready.clear()
 
 

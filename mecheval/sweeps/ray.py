@@ -1,6 +1,7 @@
-"""Workers on a Ray cluster: plain JSON goes there, the files of finished runs come back. No shared disk is needed.
+"""Workers on a Ray cluster: runs are sent as JSON, the files of finished runs come back.
 
-Every node must have mecheval installed, in the versions of the launcher: a worker with others refuses.
+No shared disk is needed. Every node must have mecheval in the launcher's versions: a worker with
+others refuses.
 """
 
 import logging
@@ -17,8 +18,8 @@ from typing import Any
 
 from mecheval.core.errors import InvalidInput, StoreError
 from mecheval.results.plan import FINISHED
-from mecheval.sweeps.job import Job, Outcome
 from mecheval.sweeps.local import Process
+from mecheval.sweeps.planned import Outcome, PlannedRun
 
 ANSWER_SECONDS = 10.0
 NODE_LOSSES = 3  # that a run survives
@@ -27,43 +28,47 @@ Files = dict[str, bytes]
 
 
 def check_address(address: str) -> None:
+    """Refuse what cannot be the address of a cluster."""
     if address not in ("local", "auto") and not ADDRESS.fullmatch(address):
         raise InvalidInput(f"ray={address!r} must be local, auto, HOST:PORT or ray://HOST:PORT")
 
 
 class Cluster:
-    """As many workers as the cluster has cores, or so many on this machine if it is "local"."""
+    """An executor with as many workers as the cluster has cores; `local` starts `workers` here."""
 
     def __init__(self, address: str, workers: int) -> None:
         check_address(address)
-        self._ray = _imported()
+        self._ray = _import_ray()
         _connect(self._ray, address, workers)
-        self._work = self._ray.remote(num_cpus=1, max_retries=NODE_LOSSES)(carried_out)
-        self._at_work: dict[Any, Job] = {}
+        self._run_job = self._ray.remote(num_cpus=1, max_retries=NODE_LOSSES)(run_job)
+        self._running: dict[Any, PlannedRun] = {}
 
     @property
     def free(self) -> int:
-        return int(self._ray.cluster_resources().get("CPU", 0)) - len(self._at_work)
+        return int(self._ray.cluster_resources().get("CPU", 0)) - len(self._running)
 
-    def start(self, job: Job) -> None:
-        sources = [(Path(path).name, Path(path).read_text(encoding="utf-8")) for path in job.plugins]
-        self._at_work[self._work.remote(job.to_json(), sources)] = job
+    def start(self, run: PlannedRun) -> None:
+        paths = [Path(path) for path in run.plugins]
+        sources = [(path.name, path.read_text(encoding="utf-8")) for path in paths]
+        self._running[self._run_job.remote(run.to_json(), sources)] = run
 
-    def ended(self) -> Iterator[tuple[Job, Outcome]]:
-        waiting = list(self._at_work)
-        ready, _ = self._ray.wait(waiting, num_returns=len(waiting), timeout=0) if waiting else ([], [])
+    def ended(self) -> Iterator[tuple[PlannedRun, Outcome]]:
+        running = list(self._running)
+        if not running:
+            return
+        ready, _ = self._ray.wait(running, num_returns=len(running), timeout=0)
         for reference in ready:
-            job = self._at_work.pop(reference)
-            yield job, self._outcome(job, reference)
+            run = self._running.pop(reference)
+            yield run, self._outcome(run, reference)
 
     def stop(self) -> None:
-        """Workers elsewhere have nothing that could be saved here."""
-        for reference in self._at_work:
+        """Cancel all: workers elsewhere have nothing that could be saved here."""
+        for reference in self._running:
             self._ray.cancel(reference, force=True)
-        self._at_work.clear()
+        self._running.clear()
         self._ray.shutdown()
 
-    def _outcome(self, job: Job, reference: Any) -> Outcome:
+    def _outcome(self, run: PlannedRun, reference: Any) -> Outcome:
         try:
             text, files = self._ray.get(reference)
         except self._ray.exceptions.RayTaskError as error:
@@ -71,52 +76,56 @@ class Cluster:
         except self._ray.exceptions.RayError as error:
             return Outcome("killed", str(error).strip().splitlines()[0])
         if files:
-            job.place.receive(files)
+            run.place.receive(files)
         return Outcome.from_json(text)
 
 
-def carried_out(text: str, sources: list[tuple[str, str]]) -> tuple[str, Files]:
-    """On some node: a job in a folder of its own that is gone afterwards, by a process as on any machine."""
+def run_job(text: str, sources: list[tuple[str, str]]) -> tuple[str, Files]:
+    """Execute a run on some node, in a process and a temporary folder; return outcome and files."""
     with tempfile.TemporaryDirectory() as room:
-        paths = [_written(Path(room) / str(number) / name, source) for number, (name, source) in enumerate(sources)]
-        job = replace(Job.from_json(text), out=room, plugins=tuple(paths))
-        process = Process(job)
+        paths = []
+        for number, (name, source) in enumerate(sources):
+            path = Path(room) / str(number) / name
+            path.parent.mkdir()
+            path.write_text(source, encoding="utf-8")
+            paths.append(str(path))
+        run = replace(PlannedRun.from_json(text), out=room, plugins=tuple(paths))
+        process = Process()
+        process.start(run)
         try:
             while (outcome := process.outcome()) is None:
                 time.sleep(0.1)
         finally:
             process.kill()
-        finished = outcome.status in FINISHED
-        return outcome.to_json(), {
-            file.name: file.read_bytes() for file in job.place.final.iterdir()
-        } if finished else {}
+        files = {}
+        if outcome.status in FINISHED:
+            files = {file.name: file.read_bytes() for file in run.place.final.iterdir()}
+        return outcome.to_json(), files
 
 
-def _written(path: Path, source: str) -> str:
-    path.parent.mkdir()
-    path.write_text(source, encoding="utf-8")
-    return str(path)
-
-
-def _imported() -> Any:
-    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"  # it would tell its makers
+def _import_ray() -> Any:
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"  # it would report to its makers
     try:
         import ray
     except ImportError as error:
-        raise InvalidInput("ray is not installed; --ray needs it: pip install 'mecheval[ray]'") from error
+        problem = "ray is not installed; install it by pip install 'mecheval[ray]'"
+        raise InvalidInput(problem) from error
     return ray
 
 
 def _connect(ray: Any, address: str, workers: int) -> None:
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
     if address == "local":
-        ray.init(num_cpus=workers, include_dashboard=False, _node_ip_address="127.0.0.1", **quiet)
+        here = {"include_dashboard": False, "_node_ip_address": "127.0.0.1"}
+        ray.init(num_cpus=workers, **here, **quiet)
         return
-    failure = StoreError(f"ray={address} does not answer; nothing is lost, the same command goes on when it does")
+    problem = f"ray={address} does not answer; nothing is lost, rerun the same command to resume"
+    failure = StoreError(problem)
     until = time.monotonic() + ANSWER_SECONDS
-    if found := ADDRESS.fullmatch(address):
+    if match := ADDRESS.fullmatch(address):
         try:
-            socket.create_connection((found["host"], int(found["port"])), timeout=ANSWER_SECONDS).close()
+            place = (match["host"], int(match["port"]))
+            socket.create_connection(place, timeout=ANSWER_SECONDS).close()
         except (OSError, OverflowError) as error:
             raise failure from error
     problems: list[Exception] = []

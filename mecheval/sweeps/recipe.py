@@ -129,8 +129,6 @@ recipes: dict[str, Recipe] = {}
 
 def recipe(name: str, figure: str | None = None) -> Callable[[Make], Recipe]:
     """Registers a function under a name; yours, in a file given by --plugin, like ours."""
-    if name in ("status", "retry"):
-        raise InvalidInput(f"name={name!r} is taken: 'mecheval sweep {name}' means something else")
     if name in recipes:
         raise InvalidInput(f"name={name!r} is taken: there is a recipe of that name already")
 

@@ -1,7 +1,7 @@
-"""Submits a sweep to Slurm as arrays of plain commands, and returns: how it stands is read off the run folders.
+"""Submit a sweep to Slurm as arrays of plain commands; its status is read from the run folders.
 
-The folder and this Python must be seen by the nodes. Partition, account and the like come from Slurm's own variables,
-`SBATCH_PARTITION`, `SBATCH_ACCOUNT`, …
+The nodes must see the folder and this Python. Partition, account and the like come from Slurm's own
+variables: `SBATCH_PARTITION`, `SBATCH_ACCOUNT`, …
 """
 
 import math
@@ -16,52 +16,58 @@ from mecheval.core.errors import InvalidInput, StoreError
 from mecheval.core.spec import digest
 from mecheval.runs.files import write
 from mecheval.runs.pending import locked
-from mecheval.sweeps.agenda import Agenda
-from mecheval.sweeps.job import Job
 from mecheval.sweeps.local import GRACE_SECONDS
+from mecheval.sweeps.planned import PlannedRun
+from mecheval.sweeps.sweep import Sweep
 
-LONGEST = 1000  # tasks of an array; Slurm's own limit is 1001 if nobody changed it
-HOME = "slurm"  # a folder beside the runs: jobs, numbers of arrays, what workers said
+LONGEST = 1000  # tasks of an array; Slurm's default limit is 1001
+HOME = "slurm"  # a folder beside the runs: planned runs, array numbers, workers' output
 
 
-def submit(agenda: Agenda, only: Sequence[str], at_once: int | None = None) -> tuple[list[str], int]:
-    """The numbers of the arrays, and how many runs they have; whoever is at work already is left alone."""
+def submit(sweep: Sweep, only: Sequence[str], at_once: int | None = None) -> tuple[list[str], int]:
+    """Submit the runs whose status is in `only`, but none that is running.
+
+    Return the numbers of the arrays and the number of runs.
+    """
     if shutil.which("sbatch") is None:
-        raise InvalidInput("sbatch is not here; --slurm must be given on a machine of a Slurm cluster")
-    with locked(agenda.folder):
-        home = agenda.folder.resolve() / HOME
-        todo = [state.job for state in agenda.states() if state.status in only and state.status != "running"]
-        _refuse_a_second(home)
-        agenda.plan.write(agenda.folder)
+        raise InvalidInput("sbatch is not available; use --slurm on a machine of a Slurm cluster")
+    with locked(sweep.folder):
+        home = sweep.folder.resolve() / HOME
+        todo = [run for run in sweep.runs() if run.status in only and run.status != "running"]
+        _refuse_queued(home)
+        sweep.plan.write(sweep.folder)
         home.mkdir(exist_ok=True)
-        parts = [todo[start : start + LONGEST] for start in range(0, len(todo), LONGEST)]
         arrays: list[str] = []
-        for part in parts:
-            arrays.append(_array(agenda, part, home, at_once))
+        for start in range(0, len(todo), LONGEST):
+            arrays.append(_submit_array(sweep, todo[start : start + LONGEST], home, at_once))
             write(home / "arrays", "\n".join(arrays).encode())
     return arrays, len(todo)
 
 
-def _array(agenda: Agenda, jobs: Sequence[Job], home: Path, at_once: int | None) -> str:
-    text = "".join(job.to_json() + "\n" for job in jobs)
+def _submit_array(sweep: Sweep, runs: Sequence[PlannedRun], home: Path, at_once: int | None) -> str:
+    text = "".join(run.to_json() + "\n" for run in runs)
     path = home / f"{digest(text)[:16]}.jsonl"
     write(path, text.encode())
-    options = [f"--job-name=mecheval-{agenda.recipe}", f"--output={home}/%A-%a.txt", "--cpus-per-task=1", "--requeue"]
-    options += [f"--array=0-{len(jobs) - 1}" + (f"%{at_once}" if at_once else "")]
-    if agenda.options.timeout is not None:  # the worker stops itself before
-        options += [f"--time={math.ceil((agenda.options.timeout + GRACE_SECONDS) / 60)}"]
+    options = [f"--job-name=mecheval-{sweep.recipe}", f"--output={home}/%A-%a.txt"]
+    options += ["--cpus-per-task=1", "--requeue"]
+    options += [f"--array=0-{len(runs) - 1}" + (f"%{at_once}" if at_once else "")]
+    if sweep.options.timeout is not None:  # the worker stops itself before
+        options += [f"--time={math.ceil((sweep.options.timeout + GRACE_SECONDS) / 60)}"]
     command = shlex.join([sys.executable, "-m", "mecheval.sweeps.worker", str(path)])
     script = f'#!/bin/sh\nexport OMP_NUM_THREADS=1\nexec {command} "$SLURM_ARRAY_TASK_ID"\n'
-    done = subprocess.run(["sbatch", "--parsable", *options], input=script, capture_output=True, text=True)
-    if done.returncode:
-        raise StoreError(f"sbatch refused: {' '.join((done.stderr or done.stdout).split())}; the same command goes on")
-    return done.stdout.strip().partition(";")[0]
+    sbatch = ["sbatch", "--parsable", *options]
+    answer = subprocess.run(sbatch, input=script, capture_output=True, text=True)
+    if answer.returncode:
+        problem = " ".join((answer.stderr or answer.stdout).split())
+        raise StoreError(f"sbatch failed: {problem}; rerun the same command to submit the rest")
+    return answer.stdout.strip().partition(";")[0]
 
 
-def _refuse_a_second(home: Path) -> None:
-    """Tasks that wait in the queue have left nothing in the folder yet."""
+def _refuse_queued(home: Path) -> None:
+    """Refuse while arrays are queued: their tasks have left nothing in the folder yet."""
     arrays = (home / "arrays").read_text().split() if (home / "arrays").exists() else []
     for array in arrays:
-        asked = subprocess.run(["squeue", "--noheader", f"--jobs={array}"], capture_output=True, text=True)
-        if asked.stdout.strip():  # of those that have ended Slurm knows nothing
-            raise StoreError(f"array {array} is in Slurm's queue; wait for it, or 'scancel {array}'")
+        squeue = ["squeue", "--noheader", f"--jobs={array}"]
+        answer = subprocess.run(squeue, capture_output=True, text=True)
+        if answer.stdout.strip():  # Slurm forgets those that have ended
+            raise StoreError(f"array {array} is in Slurm's queue; wait, or 'scancel {array}'")

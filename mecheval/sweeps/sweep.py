@@ -1,47 +1,162 @@
-"""Carries out what is not done yet: who does what, how often it is tried, and how each stands at the end."""
+"""A sweep: run every experiment that is not finished, and return the state of each.
 
+Workers are processes of this machine or a Ray cluster; a run whose worker died is tried once more.
+"""
+
+import os
 import random
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import Annotated, Protocol, runtime_checkable
 
-from mecheval.core.errors import Interrupted
-from mecheval.results.plan import FINISHED
-from mecheval.runs.experiment import Experiment
+from pydantic import Field
+
+from mecheval.core.errors import Interrupted, InvalidInput
+from mecheval.core.options import validate
+from mecheval.plugins import checksums, load_plugin
+from mecheval.results.plan import FINISHED, Plan
+from mecheval.results.table import Results
+from mecheval.runs.experiment import Experiment, Settings
 from mecheval.runs.finished import Run
-from mecheval.runs.pending import FAILED, locked
-from mecheval.sweeps.agenda import Agenda, SweepOptions
-from mecheval.sweeps.job import Job, Outcome
+from mecheval.runs.pending import FAILED, check_same, locked
+from mecheval.runs.provenance import made_by
 from mecheval.sweeps.local import Local
-from mecheval.sweeps.reuse import take_over
-from mecheval.sweeps.state import State
-from mecheval.sweeps.stop import interruptible
+from mecheval.sweeps.planned import Outcome, PlannedRun
+from mecheval.sweeps.reuse import reuse_runs
+from mecheval.sweeps.worker import interruptible
 
 OPEN = ("waiting", "running", "damaged", *FAILED)
 ATTEMPTS = 2  # of a run whose worker is killed
 TICK_SECONDS = 0.1
-Watch = Callable[[Sequence[State]], None]
+WORKERS = Field(ge=1, le=4096, description="runs at once")
+Runs = Sequence[PlannedRun]
+Watch = Callable[[Runs], None]
+
+
+def cores() -> int:
+    """Return the number of cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class SweepOptions:
+    """Options of a sweep that change no row."""
+
+    workers: Annotated[int, WORKERS] = field(default_factory=cores)
+    timeout: Annotated[float | None, Field(gt=0, description="seconds a run may take")] = None
+    save_every: Annotated[float, Field(ge=0, description="seconds between checkpoints")] = 30.0
+    shuffle: Annotated[int | None, Field(ge=0, description="seed of the order of runs")] = None
+    plugins: tuple[str, ...] = ()  # paths of files that every worker imports first
+    reuse: tuple[Path, ...] = ()  # folders from which finished runs are copied
+
+    def __post_init__(self) -> None:
+        paths = ("plugins", "reuse")
+        validate(type(self), {n: v for n, v in vars(self).items() if n not in paths}, given=paths)
+        for folder in self.reuse:
+            if not folder.is_dir():
+                raise InvalidInput(f"reuse={str(folder)!r} must be a folder with runs")
 
 
 @runtime_checkable
-class Crew(Protocol):
-    """Whoever carries jobs out: processes of this machine, a Ray cluster."""
+class Executor(Protocol):
+    """Executes planned runs: processes of this machine, or a Ray cluster."""
 
     @property
     def free(self) -> int:
-        """How many more it can take now."""
+        """The number of runs it can start now."""
         ...
 
-    def start(self, job: Job) -> None: ...
+    def start(self, run: PlannedRun) -> None: ...
 
-    def ended(self) -> Iterator[tuple[Job, Outcome]]:
-        """Those that have ended since it was asked last."""
+    def ended(self) -> Iterator[tuple[PlannedRun, Outcome]]:
+        """Yield the runs that have ended since the last call."""
         ...
 
     def stop(self) -> None:
-        """All that is under way is told to save and stop."""
+        """Let every run in progress save and stop."""
         ...
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """The experiments of a recipe at a scale, without duplicates, with all runs in one folder."""
+
+    experiments: Sequence[Experiment]
+    folder: Path
+    recipe: str
+    scale: str
+    options: SweepOptions
+
+    def __post_init__(self) -> None:
+        unique = {experiment.key: experiment for experiment in self.experiments}
+        object.__setattr__(self, "experiments", list(unique.values()))
+        if not unique:
+            problem = f"recipe {self.recipe!r} yields no experiments at scale {self.scale!r}"
+            raise InvalidInput(problem)
+        self.plan.check_folder(self.folder)
+
+    @classmethod
+    def read(cls, folder: Path, options: SweepOptions) -> "Sweep":
+        """Read the sweep that was planned in a folder."""
+        plan = Plan.require(folder)
+        experiments = [Experiment.from_record(record) for record in plan.experiments]
+        return cls(experiments, folder, plan.recipe, plan.scale, options)
+
+    @cached_property
+    def plan(self) -> Plan:
+        records = tuple(experiment.record() for experiment in self.experiments)
+        names = tuple(experiment.name for experiment in self.experiments)
+        return Plan(self.recipe, self.scale, records, names)
+
+    def runs(self) -> list[PlannedRun]:
+        """Return every run in its present state; refuse finished ones of other versions."""
+        for path in self.options.plugins:
+            load_plugin(path)
+        settings = Settings(plugins=checksums())
+        made = made_by(settings.device, settings.threads, settings.plugins)
+        plugins = tuple(str(Path(path).resolve()) for path in self.options.plugins)
+        how = (str(self.folder.resolve()), made, self.options.save_every, plugins)
+        runs = []
+        for experiment, record in zip(self.experiments, self.plan.experiments, strict=True):
+            run = PlannedRun(record, experiment.name, *how, self.options.timeout)
+            run.experiment = experiment
+            runs.append(run)
+        if self.folder.is_dir():
+            for run, state in zip(runs, self.plan.states(Results(self.folder)), strict=True):
+                run.status, run.reason = state["status"], state["reason"]
+                run.steps = state["steps"] or 0
+                if run.status in FINISHED:
+                    final = run.place.final
+                    check_same(final, Run(final).provenance["made_by"], made)
+        return runs
+
+    def execute(
+        self,
+        executor: Callable[[], Executor],
+        only: Sequence[str] = OPEN,
+        watch: Watch = lambda runs: None,
+    ) -> list[PlannedRun]:
+        """Execute the runs whose status is in `only`; return all runs.
+
+        `executor` is called if there is something to do, `watch` several times a second. After an
+        interruption everything is saved, and the same call resumes.
+        """
+        with locked(self.folder):
+            runs = self.runs()
+            todo = [run for run in runs if run.status in only]
+            if self.options.shuffle is not None:
+                random.Random(self.options.shuffle).shuffle(todo)
+            workers = executor() if todo else None
+            self.plan.write(self.folder)
+            reuse_runs(todo, self.options.reuse)
+            todo = [run for run in todo if run.status in only]
+            if workers:
+                with interruptible():
+                    _execute(todo, runs, workers, watch)
+        return runs
 
 
 def sweep(
@@ -50,71 +165,51 @@ def sweep(
     options: SweepOptions = SweepOptions(),  # noqa: B008, it is frozen
     recipe: str = "experiments",
     scale: str = "own",
-    watch: Watch = lambda states: None,
-) -> list[State]:
-    """How each experiment stands after those that were not done were carried out, by processes of this machine."""
-    agenda = Agenda(experiments, Path(out), recipe, scale, options)
-    return carry_out(agenda, lambda: Local(options.workers), watch=watch)
+    watch: Watch = lambda runs: None,
+) -> list[PlannedRun]:
+    """Run the experiments that are not finished, by processes of this machine; return all runs."""
+    planned = Sweep(experiments, Path(out), recipe, scale, options)
+    return planned.execute(lambda: Local(options.workers), watch=watch)
 
 
-def carry_out(
-    agenda: Agenda, crew: Callable[[], Crew], only: Sequence[str] = OPEN, watch: Watch = lambda states: None
-) -> list[State]:
-    """Those whose status is in `only` are run. `watch` is told all states now and then. Whoever is interrupted has
-    saved everything."""
-    with locked(agenda.folder):
-        states = agenda.states()
-        todo = [state for state in states if state.status in only]
-        if agenda.options.shuffle is not None:
-            random.Random(agenda.options.shuffle).shuffle(todo)
-        workers = crew() if todo else None
-        agenda.plan.write(agenda.folder)
-        take_over(todo, agenda.options.reuse)
-        todo = [state for state in todo if state.status in only]
-        if workers:
-            with interruptible():
-                _carry_out(todo, states, workers, watch)
-    return states
-
-
-def _carry_out(todo: Sequence[State], states: Sequence[State], crew: Crew, watch: Watch) -> None:
-    by_name = {state.job.name: state for state in todo}
-    for state in todo:
-        state.status, state.reason = "waiting", None
+def _execute(todo: Runs, runs: Runs, executor: Executor, watch: Watch) -> None:
+    for run in todo:
+        run.status, run.reason = "waiting", None
     try:
-        while any(state.status in ("waiting", "running") for state in todo):
-            for job, outcome in crew.ended():
-                _take(by_name[job.name], outcome)
-            for state in todo:
-                _attend(state, crew)
-            watch(states)
+        while any(run.status in ("waiting", "running") for run in todo):
+            for run, outcome in executor.ended():
+                _apply(run, outcome)
+            for run in todo:
+                _advance(run, executor)
+            watch(runs)
             time.sleep(TICK_SECONDS)
     except KeyboardInterrupt as error:
-        finished = sum(state.status in FINISHED for state in states)
-        where = f"{finished} of {len(states)} are finished, the others are saved"
-        raise Interrupted(f"{error}: {where}; the same command goes on") from error
+        finished = sum(run.status in FINISHED for run in runs)
+        count = f"{finished} of {len(runs)} runs are finished, the others are saved"
+        raise Interrupted(f"{error}: {count}; rerun the same command to resume") from error
     finally:
-        crew.stop()
-        watch(states)
+        executor.stop()
+        watch(runs)
 
 
-def _attend(state: State, crew: Crew) -> None:
-    if state.status == "running":
-        state.look()
-    elif state.status == "waiting" and crew.free > 0 and not state.busy:
-        state.status, state.attempts = "running", state.attempts + 1
-        crew.start(state.job)
+def _advance(run: PlannedRun, executor: Executor) -> None:
+    if run.status == "running":
+        run.update_progress()
+    elif run.status == "waiting" and executor.free > 0 and not run.busy:
+        run.status, run.attempts = "running", run.attempts + 1
+        executor.start(run)
 
 
-def _take(state: State, outcome: Outcome) -> None:
-    status = "killed" if outcome.status == "stopped" else outcome.status  # it was not us who stopped it
-    if status == "busy":  # another process was quicker
-        state.status, state.attempts = "waiting", state.attempts - 1
-    elif status == "killed" and state.attempts < ATTEMPTS:
-        state.status = "waiting"
+def _apply(run: PlannedRun, outcome: Outcome) -> None:
+    # a worker that was stopped, but not by us, is as good as killed
+    status = "killed" if outcome.status == "stopped" else outcome.status
+    if status == "busy":  # another process was faster
+        run.status, run.attempts = "waiting", run.attempts - 1
+    elif status == "killed" and run.attempts < ATTEMPTS:
+        run.status = "waiting"
     else:
-        state.job.keep(Outcome(status, outcome.reason))
-        state.status, state.reason = status, outcome.reason
+        run.record_failure(Outcome(status, outcome.reason))
+        run.status, run.reason = status, outcome.reason
     if status in FINISHED:
-        found = Run(state.job.place.final).outcome
-        state.steps, state.reason = found["steps"], found.get("reason")
+        finished = Run(run.place.final).outcome
+        run.steps, run.reason = finished["steps"], finished.get("reason")

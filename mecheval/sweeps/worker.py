@@ -1,7 +1,7 @@
-"""One experiment in a process of its own: JSON in, a run folder and one line of JSON out.
+"""Execute one planned run in a process of its own: JSON in, a run folder and a line of JSON out.
 
-python -m mecheval.sweeps.worker                  the job is a line on stdin; where stdin ends, its launcher is gone
-python -m mecheval.sweeps.worker JOBS.jsonl 3     the job is line 3 of a file, counted from 0: a task of a Slurm array
+python -m mecheval.sweeps.worker                the run is a line on stdin, whose end stops it
+python -m mecheval.sweeps.worker RUNS.jsonl 3   the run is line 3, counted from 0: a Slurm task
 """
 
 import os
@@ -10,95 +10,101 @@ import sys
 import threading
 import time
 import traceback
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import TextIO
 
 from mecheval.core.errors import Interrupted, MechevalError, StoreError
 from mecheval.runs.experiment import Experiment, Settings
 from mecheval.runs.files import write_json
-from mecheval.runs.pending import PROGRESS, PendingRun, check_same, in_use
+from mecheval.runs.pending import PROGRESS, check_same
 from mecheval.runs.provenance import made_by
-from mecheval.sweeps.job import Job, Outcome
-from mecheval.sweeps.stop import interruptible
+from mecheval.runs.signals import on_stop
+from mecheval.sweeps.planned import Outcome, PlannedRun
 from mecheval.training.config import Row
 
-PULSE_SECONDS = 1.0
+PROGRESS_SECONDS = 1.0
 
 
-def work(job: Job) -> Outcome:
-    """Carries it out. Whatever goes wrong is told."""
-    clock = threading.Event()
-    if job.timeout is not None:
-        timer = threading.Timer(job.timeout, _stop_for, (clock,))
+def work(planned: PlannedRun) -> Outcome:
+    """Execute a planned run; every error becomes an outcome."""
+    expired = threading.Event()
+    if planned.timeout is not None:
+        timer = threading.Timer(planned.timeout, _expire, (expired,))
         timer.daemon = True
         timer.start()
     try:
-        return Outcome(_carried_out(job))
+        return Outcome(_run(planned))
     except (Interrupted, KeyboardInterrupt) as error:
-        if not clock.is_set():
+        if not expired.is_set():
             return Outcome("stopped", str(error))
-        return Outcome("timeout", f"not finished after {job.timeout:g} seconds")
+        return Outcome("timeout", f"not finished after {planned.timeout:g} seconds")
     except StoreError as error:
-        return Outcome("busy" if _busy(job.place) else "error", str(error))
+        return Outcome("busy" if planned.busy else "error", str(error))
     except MechevalError as error:
-        return Outcome("error", str(error).removeprefix(f"{job.place.folder}: "))
+        return Outcome("error", str(error).removeprefix(f"{planned.place.folder}: "))
     except Exception as error:
         traceback.print_exc()
         return Outcome("error", f"{type(error).__name__}: {error}")
     finally:
-        if job.timeout is not None:
+        if planned.timeout is not None:
             timer.cancel()
 
 
-def _carried_out(job: Job) -> str:
+def interruptible() -> AbstractContextManager[None]:
+    """Let SIGINT and SIGTERM raise KeyboardInterrupt, which no `except Exception` catches."""
+    return on_stop(_interrupt)
+
+
+def _run(planned: PlannedRun) -> str:
     from mecheval.plugins import checksums, load_plugin
 
-    for path in job.plugins:
+    for path in planned.plugins:
         load_plugin(path)
-    settings = Settings(save_every=job.save_every, plugins=checksums())
-    check_same(job.place.folder, job.made, made_by(settings.device, settings.threads, settings.plugins))
-    experiment = Experiment.of(job.experiment)
+    settings = Settings(save_every=planned.save_every, plugins=checksums())
+    made = made_by(settings.device, settings.threads, settings.plugins)
+    check_same(planned.place.folder, planned.made_by, made)
+    experiment = planned.experiment
     from mecheval.runs.run import run
 
-    return run(experiment, job.out, settings, [Pulse(job.place)]).status
+    return run(experiment, planned.out, settings, [ProgressFile(planned)]).status
 
 
-class Pulse:
-    """Tells how far a run is, in a file beside its checkpoints that goes when it is finished."""
+class ProgressFile:
+    """Writes steps and speed into the pending run's folder; the file goes when it is finished."""
 
-    def __init__(self, place: PendingRun) -> None:
-        self._path, self._told = place.folder / PROGRESS, 0.0
+    def __init__(self, planned: PlannedRun) -> None:
+        self._path, self._written = planned.place.folder / PROGRESS, 0.0
 
     def start(self, experiment: Experiment, step: int) -> None:
         self._first, self._total, self._start = step, experiment.train.total, time.monotonic()
-        self._tell(step)
+        self._write(step)
 
     def log(self, step: int, loss: float, row: Row | None) -> None:
-        if step == self._total or time.monotonic() - self._told > PULSE_SECONDS:
-            self._tell(step)
+        if step == self._total or time.monotonic() - self._written > PROGRESS_SECONDS:
+            self._write(step)
 
     def finish(self, status: str) -> None:
         pass
 
-    def _tell(self, step: int) -> None:
-        self._told = time.monotonic()
-        speed = (step - self._first) / max(self._told - self._start, 1e-9)
+    def _write(self, step: int) -> None:
+        self._written = time.monotonic()
+        speed = (step - self._first) / max(self._written - self._start, 1e-9)
         with suppress(StoreError):  # a run does not fail for it
             write_json(self._path, {"steps": step, "total": self._total, "speed": speed})
 
 
-def _busy(place: PendingRun) -> bool:
-    return place.folder.is_dir() and in_use(place.folder)
+def _interrupt(number: int) -> None:
+    raise KeyboardInterrupt(f"stopped by {signal.Signals(number).name}")
 
 
-def _stop_for(reason: threading.Event) -> None:
-    reason.set()
+def _expire(expired: threading.Event) -> None:
+    expired.set()
     os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _stop_with(launcher: TextIO) -> None:
-    """Whatever becomes of the launcher, nobody works on without it: it may be started again."""
+    """Stop when stdin ends: a launcher that is started again must find no orphan at work."""
     launcher.read()
     os.kill(os.getpid(), signal.SIGTERM)
 
@@ -107,21 +113,22 @@ def main(arguments: list[str]) -> None:
     with interruptible():
         if arguments:
             path, line = arguments
-            job = Job.from_json(Path(path).read_text(encoding="utf-8").splitlines()[int(line)])
-            outcome = work(job)
-            job.keep(outcome)  # no launcher will
+            lines = Path(path).read_text(encoding="utf-8").splitlines()
+            planned = PlannedRun.from_json(lines[int(line)])
+            outcome = work(planned)
+            planned.record_failure(outcome)  # no launcher will
         else:
-            import mecheval.runs.run  # noqa: F401, while the launcher sees what there is to do
+            import mecheval.runs.run  # noqa: F401, while the launcher still reads its folder
 
             line = sys.stdin.readline()
             if not line:
-                return  # there is nothing to do, or nobody who would want it
-            job = Job.from_json(line)
+                return  # there is nothing to do, or the launcher is gone
+            planned = PlannedRun.from_json(line)
             threading.Thread(target=_stop_with, args=(sys.stdin,), daemon=True).start()
-            outcome = work(job)
+            outcome = work(planned)
     sys.stdout.write(outcome.to_json() + "\n")
     sys.stdout.flush()
-    os._exit(0)  # a thread may be reading stdin still, which would be complained of
+    os._exit(0)  # a thread may still be reading stdin, about which Python would complain
 
 
 if __name__ == "__main__":

@@ -1,10 +1,12 @@
-"""How a sweep goes, for the person who waits: a living table on a terminal, plain lines elsewhere. Both on stderr."""
+"""The progress of a sweep, its status and its verdicts on a terminal.
+
+Progress goes to stderr: a live table on a terminal, plain lines elsewhere.
+"""
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
-from types import TracebackType
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from rich.console import Console, Group
@@ -14,73 +16,69 @@ from rich.text import Text
 
 from mecheval.results.plan import FINISHED
 from mecheval.runs.pending import FAILED
-from mecheval.sweeps.state import State
+from mecheval.sweeps.planned import PlannedRun
+from mecheval.sweeps.sweep import Watch
+from mecheval.terminal.tables import clock, verdict_table, whole_percent
 
 REFRESH_SECONDS, LINE_SECONDS = 0.5, 30.0
-MARKS = {"done": "■", "diverged": "×", "running": "▶", "waiting": "·", "error": "!", "killed": "!", "timeout": "!"}
-COLOURS = {"done": "green", "diverged": "yellow", "running": "cyan", "error": "red", "killed": "red", "timeout": "red"}
-ORDER = ("done", "diverged", "running", "waiting", "error", "killed", "timeout", "damaged")
-Row = Mapping[str, Any]  # a state by the names of its columns, as `State.to_dict` and `Plan.states` have it
+MARKS = {"done": ("■", "green"), "diverged": ("×", "yellow"), "running": ("▶", "cyan")}
+MARKS |= {"waiting": ("·", ""), **dict.fromkeys(FAILED, ("!", "red")), "damaged": ("?", "")}
+Row = Mapping[str, Any]  # a state by column, as `PlannedRun.row` and `Plan.states` return it
 
 
-def board(workers: int) -> "Board | Lines":
+@contextmanager
+def sweep_progress(workers: int) -> Iterator[Watch]:
+    """Yield a function that shows the runs it is called with."""
     console = Console(stderr=True, highlight=False)
-    return Board(console, workers) if console.is_terminal else Lines(console, workers)
+    if console.is_terminal:
+        with Live(console=console, auto_refresh=False, transient=True) as live:
+            yield LiveTable(live, workers)
+    else:
+        yield Lines(console, workers)
 
 
-class Board(AbstractContextManager["Board"]):
-    """The table of cells, and how all of them stand."""
+class LiveTable:
+    """A table of cells with a summary below, redrawn in place."""
 
-    def __init__(self, console: Console, workers: int) -> None:
-        self._console, self._workers, self._shown = console, workers, 0.0
-        self._live = Live(console=console, auto_refresh=False, transient=True)
+    def __init__(self, live: Live, workers: int) -> None:
+        self._live, self._workers, self._drawn = live, workers, 0.0
 
-    def __enter__(self) -> "Board":
-        self._live.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._live.stop()
-
-    def __call__(self, states: Sequence[State]) -> None:
-        if time.monotonic() - self._shown > REFRESH_SECONDS:
-            self._shown = time.monotonic()
-            rows, room = [state.to_dict() for state in states], max(self._console.height - 4, 4)
-            self._live.update(Group(cells(rows, room), summary(rows, self._workers)), refresh=True)
+    def __call__(self, runs: Sequence[PlannedRun]) -> None:
+        if time.monotonic() - self._drawn > REFRESH_SECONDS:
+            self._drawn = time.monotonic()
+            rows = [run.row() for run in runs]
+            table = cells(rows, max(self._live.console.height - 4, 4))
+            self._live.update(Group(table, summary(rows, self._workers)), refresh=True)
 
 
-class Lines(AbstractContextManager["Lines"]):
-    """A line when a run starts or ends, and now and then how all of them go."""
+class Lines:
+    """A line when a run starts or ends, and now and then a summary."""
 
     def __init__(self, console: Console, workers: int) -> None:
-        self._console, self._workers, self._said = console, workers, 0.0
-        self._before: dict[str, str] = {}
+        self._console, self._workers, self._printed = console, workers, 0.0
+        self._statuses: dict[str, str] = {}
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        pass
+    def __call__(self, runs: Sequence[PlannedRun]) -> None:
+        if not self._statuses or time.monotonic() - self._printed > LINE_SECONDS:
+            self._print(summary([run.row() for run in runs], self._workers).plain)
+        for run in runs:
+            # what was finished before this sweep is counted in the first line
+            before = self._statuses.get(run.name, "waiting" if run.attempts else run.status)
+            if run.status != before:
+                reason = f": {run.reason}" if run.reason else ""
+                self._print(f"{run.status} · {run_name(run.row())}{reason}")
+            self._statuses[run.name] = run.status
 
-    def __call__(self, states: Sequence[State]) -> None:
-        if not self._before or time.monotonic() - self._said > LINE_SECONDS:
-            self._say(summary([state.to_dict() for state in states], self._workers).plain)
-        for state in states:
-            # what was finished before this sweep is in the first line, among the others
-            before = self._before.get(state.job.name, "waiting" if state.attempts else state.status)
-            if state.status != before:
-                reason = f": {state.reason}" if state.reason else ""
-                self._say(f"{state.status} · {title(state.to_dict())}{reason}")
-            self._before[state.job.name] = state.status
-
-    def _say(self, text: str) -> None:
-        self._said = time.monotonic()
+    def _print(self, text: str) -> None:
+        self._printed = time.monotonic()
         self._console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
-def cells(rows: Sequence[Row], room: int) -> Table:
-    """A line for each cell, which is a model on a task with all its rates and seeds; those at work come first."""
+def cells(rows: Sequence[Row], limit: int) -> Table:
+    """Return a line per cell: a model on a task with all its rates and seeds.
+
+    Cells with running runs come first; no more than `limit` are listed.
+    """
     table = Table(box=None, pad_edge=False)
     table.add_column("cell", overflow="fold")
     table.add_column("runs", overflow="fold")
@@ -88,79 +86,100 @@ def cells(rows: Sequence[Row], room: int) -> Table:
     table.add_column("left", justify="right")
     groups: dict[str, list[Row]] = {}
     for row in rows:
-        groups.setdefault(cell(row), []).append(row)
-    shown = sorted(groups.items(), key=lambda item: _urgency(item[1]))
-    for name, own in shown[:room]:
-        running = [row for row in own if row["status"] == "running" and row.get("speed")]
+        groups.setdefault(cell_name(row), []).append(row)
+    ordered = sorted(groups.items(), key=lambda item: _urgency(item[1]))
+    for name, group in ordered[:limit]:
+        running = [row for row in group if row["status"] == "running" and row.get("speed")]
         speeds = " ".join(f"{row['speed']:.0f}" for row in running)
         left = " ".join(clock((row["total"] - row["steps"]) / row["speed"]) for row in running)
-        table.add_row(Text(name), _marks(own), speeds, left)
-    if len(shown) > room:
-        table.add_row(Text(f"… and {len(shown) - room} more", "dim"), "", "", "")
+        marks = Text.assemble(*(MARKS.get(row["status"], MARKS["damaged"]) for row in group))
+        table.add_row(Text(name), marks, speeds, left)
+    if len(ordered) > limit:
+        table.add_row(Text(f"… and {len(ordered) - limit} more", "dim"), "", "", "")
     return table
 
 
 def estimate_table(groups: Sequence[Row]) -> Table:
+    """Return a line for the runs of each task and architecture that are to be run."""
     table = Table(box=None, pad_edge=False)
     for name in ("task", "architecture"):
         table.add_column(name, overflow="fold")
     for name in ("to run", "steps", "of one core"):
         table.add_column(name, justify="right")
     for row in groups:
-        table.add_row(row["task"], row["architecture"], str(row["runs"]), f"{row['steps']:,}", clock(row["seconds"]))
+        numbers = (str(row["runs"]), f"{row['steps']:,}", clock(row["seconds"]))
+        table.add_row(row["task"], row["architecture"], *numbers)
     return table
 
 
+def study_verdicts(lines: Sequence[Row]) -> Table:
+    """Return the verdicts of a study: architecture, and whatever else differs between the lines."""
+    from mecheval.report.labels import task
+
+    columns = {"architecture": [line["shown"] for line in lines]}
+    columns["task"] = [task(line["task"]) for line in lines]
+    columns["width"] = [str(line["model.d_model"]) for line in lines]
+    columns["layers"] = [str(line["model.layers"]) for line in lines]
+    columns["setting"] = [line["setting"] for line in lines]
+    names = [name for name in columns if name == "architecture" or len({*columns[name]}) > 1]
+    table = []
+    for number, line in enumerate(lines):
+        accuracy = whole_percent(line) if line["value"] == line["value"] else "–"
+        seeds = f" ({line['agree']} of {line['judged']} seeds)" if line["judged"] > 1 else ""
+        mechanism = Text.assemble((line["mechanism"], "bold"), seeds, ": ", line["meaning"])
+        verdict = mechanism if line["mechanism"] else Text("–")
+        table.append([*(columns[name][number] for name in names), accuracy, verdict])
+    return verdict_table(names, table)
+
+
 def failures(rows: Sequence[Row]) -> list[str]:
-    """A line for each run that failed, and why."""
-    found = [row for row in rows if row["status"] in (*FAILED, "damaged")]
-    return [f"{row['status']} · {title(row)}: {row['reason'] or 'its process is gone'}" for row in found]
+    """Return a line with the reason for each run that failed."""
+    failed = [row for row in rows if row["status"] in (*FAILED, "damaged")]
+    lost = "its process is gone"
+    return [f"{row['status']} · {run_name(row)}: {row['reason'] or lost}" for row in failed]
 
 
 def summary(rows: Sequence[Row], workers: int | None = None) -> Text:
-    """How many stand how, and the time left if so many work at them."""
+    """Return the number of runs by status, and the time left with so many workers."""
     counts = Counter(row["status"] for row in rows)
-    said = [Text(f"{counts[name]} {name}", COLOURS.get(name, "")) for name in ORDER if counts[name]]
+    parts = [Text(f"{counts[name]} {name}", MARKS[name][1]) for name in MARKS if counts[name]]
     left = seconds_left(rows, workers) if workers else None
-    return Text(" · ").join(said + ([Text(f"about {clock(left)} left")] if left else []))
+    return Text(" · ").join(parts + ([Text(f"about {clock(left)} left")] if left else []))
 
 
 def seconds_left(rows: Sequence[Row], workers: int) -> float | None:
-    """At the pace of those that were seen at work, of the same architecture if there is one; None before that."""
+    """Return the time left at the measured pace, that of the same architecture if there is one.
+
+    Return None while no pace is known.
+    """
     paces: dict[str, list[float]] = {}
     for row in rows:
         if row["speed"]:
             paces.setdefault(row["model.architecture"], []).append(1 / row["speed"])
-    every = [pace for own in paces.values() for pace in own]
-    left = [
-        (row["total"] - row["steps"]) * _mean(paces.get(row["model.architecture"], every))
-        for row in rows
-        if every and row["status"] in ("running", "waiting")
-    ]
+    every = [pace for group in paces.values() for pace in group]
+    if not every:
+        return None
+    left = []
+    for row in rows:
+        if row["status"] in ("running", "waiting"):
+            known = paces.get(row["model.architecture"], every)
+            left.append((row["total"] - row["steps"]) * sum(known) / len(known))
     return max(sum(left) / workers, *left) if left else None
 
 
-def cell(row: Row) -> str:
-    return f"{row['task']} · {row['model.architecture']} · width {row['model.d_model']} · layers {row['model.layers']}"
+def cell_name(row: Row) -> str:
+    model = f"{row['model.architecture']} · width {row['model.d_model']}"
+    return f"{row['task']} · {model} · layers {row['model.layers']}"
 
 
-def title(row: Row) -> str:
-    return f"{cell(row)} · rate {row['train.lr']:g} · seed {row['seed']}"
-
-
-def clock(seconds: float) -> str:
-    whole = round(seconds)
-    return f"{whole // 3600}:{whole // 60 % 60:02}:{whole % 60:02}"
-
-
-def _marks(rows: Iterable[Row]) -> Text:
-    return Text.assemble(*((MARKS.get(row["status"], "?"), COLOURS.get(row["status"], "")) for row in rows))
+def run_name(row: Row) -> str:
+    return f"{cell_name(row)} · rate {row['train.lr']:g} · seed {row['seed']}"
 
 
 def _urgency(rows: Sequence[Row]) -> int:
     statuses = {row["status"] for row in rows}
-    return 0 if "running" in statuses else 2 if statuses <= {*FINISHED} else 3 if statuses == {"waiting"} else 1
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values)
+    if "running" in statuses:
+        return 0
+    if statuses <= {*FINISHED}:
+        return 2
+    return 3 if statuses == {"waiting"} else 1

@@ -35,6 +35,29 @@ KEY = 8  # letters that tell runs apart
 NUMBERS = ("loss", "logit", "kl")  # other metrics are parts of one, shown in per cent
 
 
+def clock(seconds: float) -> str:
+    """Format a duration as h:mm:ss."""
+    whole = round(seconds)
+    return f"{whole // 3600}:{whole // 60 % 60:02}:{whole % 60:02}"
+
+
+def verdict_table(names: Sequence[str], lines: Sequence[Sequence[str | Text]]) -> Table:
+    """Print verdicts: the named columns, then the accuracy and the mechanism of each line."""
+    table = Table(box=None, pad_edge=False)
+    for name in names:
+        table.add_column(name, overflow="fold")
+    table.add_column("right answers", no_wrap=True, justify="right")
+    table.add_column("how it recalls")
+    for line in lines:
+        table.add_row(*(Text(cell) if isinstance(cell, str) else cell for cell in line))
+    return table
+
+
+def whole_percent(row: Mapping[str, Any]) -> str:
+    """Format a fraction with its interval in whole per cent: 97% [95%, 99%]."""
+    return "{value:.0%} [{low:.0%}, {high:.0%}]".format(**row)
+
+
 def title(name: str, *facts: str) -> Text:
     return Text(" · ").join([Text(name, "bold"), *map(Text, facts)])
 

@@ -22,7 +22,7 @@ from mecheval.paper.recipes import SCALES, named
 from mecheval.report.study import Study
 from mecheval.report.verdicts import verdicts
 from mecheval.runs.run import run
-from mecheval.sweeps.job import Outcome
+from mecheval.sweeps.planned import Outcome
 
 SIZED = replace(MICRO, seeds=SEEDS)
 TESTS = Path(__file__).parents[1]
@@ -190,7 +190,7 @@ def test_a_subject_all_of_whose_runs_diverge_has_a_card_that_says_so(shelf):
 def test_runs_that_fail_are_told_and_the_card_is_partial(shelf, of, monkeypatch):
     class Unlucky(Inline):
         def start(self, job):
-            bad = job.experiment["seed"] == 1
+            bad = job.record["seed"] == 1
             self._outcomes.append((job, Outcome("error", "no <luck>"))) if bad else super().start(job)
 
     of("attention")

@@ -13,7 +13,7 @@ from support.tiny_scale import MICRO
 from mecheval.cli import main
 from mecheval.paper import recipes
 from mecheval.runs.finished import Run
-from mecheval.sweeps.job import Outcome
+from mecheval.sweeps.planned import Outcome
 
 LSTM = f"{THIRD_PARTY / 'lstm.py'}:Lstm"
 
@@ -56,7 +56,7 @@ def test_a_dry_run_says_what_it_takes_and_writes_nothing(tmp_path, monkeypatch, 
 def test_what_failed_is_told_at_the_end_with_exit_code_1(shelf, monkeypatch, capsys):
     class Unlucky(Counted):
         def start(self, job):
-            bad = job.experiment["seed"] == 2
+            bad = job.record["seed"] == 2
             self._outcomes.append((job, Outcome("error", "no luck"))) if bad else super().start(job)
 
     monkeypatch.setitem(recipes.SCALES, "quick", replace(MICRO, name="unlucky"))

@@ -10,8 +10,8 @@ from mecheval.models.registries import models
 from mecheval.plugins import checksums, load_plugin
 from mecheval.runs.experiment import Experiment
 from mecheval.runs.provenance import made_by
-from mecheval.sweeps.estimate import measured
-from mecheval.sweeps.job import Job
+from mecheval.sweeps.estimate import measure
+from mecheval.sweeps.planned import PlannedRun
 from mecheval.sweeps.worker import work
 
 TASK = "recall:pairs=3,vocab=16"
@@ -154,8 +154,9 @@ def test_a_sweeps_worker_and_its_estimate_know_it(file, tmp_path, monkeypatch):
     experiment = Experiment.of(
         {"task": TASK, "model.architecture": "mine", "model.d_model": 8, "train.steps": 2, "eval.documents": 8}
     )
-    cost = measured(experiment)
+    cost = measure(experiment)
     assert min(cost.step, cost.evaluated, cost.intervened) > 0
     made = made_by("cpu", 1, checksums())
-    job = Job(experiment.fields(), experiment.name, str(tmp_path / "out"), made, plugins=(str(tmp_path / file),))
-    assert work(job).status == "done"
+    out, files = str(tmp_path / "out"), (str(tmp_path / file),)
+    planned = PlannedRun(experiment.record(), experiment.name, out, made, plugins=files)
+    assert work(planned).status == "done"

@@ -1,4 +1,4 @@
-"""`mecheval sweep` as people and programs use it; workers work in this process."""
+"""`mecheval sweep run`, `status` and `retry`, with workers in this process."""
 
 import json
 import re
@@ -11,8 +11,8 @@ from mecheval.cli import main
 from mecheval.results.plan import Plan
 from mecheval.runs.files import write_json
 from mecheval.runs.pending import PROGRESS, locked
-from mecheval.sweeps.agenda import Agenda, SweepOptions
-from mecheval.sweeps.job import Outcome
+from mecheval.sweeps.planned import Outcome
+from mecheval.sweeps.sweep import Sweep, SweepOptions
 
 pytestmark = pytest.mark.usefixtures("own_recipes")
 
@@ -24,7 +24,8 @@ def inline(monkeypatch):
 
 @pytest.fixture
 def words(tmp_path):
-    return ["sweep", "mine", "--plugin", str(recipe_file(tmp_path)), "--out", str(tmp_path / "out")]
+    file = str(recipe_file(tmp_path))
+    return ["sweep", "run", "mine", "--no-report", "--plugin", file, "--out", str(tmp_path / "out")]
 
 
 def printed(capsys):
@@ -34,11 +35,16 @@ def printed(capsys):
 def test_a_sweep_is_one_object_for_programs(words, capsys, tmp_path):
     assert main([*words, "--json"]) == 0
     found = printed(capsys)
-    assert list(found) == ["recipe", "scale", "folder", "counts", "runs"]
+    assert list(found) == ["recipe", "scale", "folder", "counts", "runs", "report", "figures"]
+    assert (found["report"], found["figures"]) == (None, [])
     assert (found["recipe"], found["scale"], found["counts"]) == ("mine", "quick", {"done": 2})
-    assert [(run["seed"], run["status"], run["steps"]) for run in found["runs"]] == [(0, "done", 12), (1, "done", 12)]
+    assert [(run["seed"], run["status"], run["steps"]) for run in found["runs"]] == [
+        (0, "done", 12),
+        (1, "done", 12),
+    ]
     assert main(["sweep", "status", str(tmp_path / "out"), "--json"]) == 0
     told = printed(capsys)
+    assert list(told) == ["recipe", "scale", "folder", "counts", "runs"]
     assert told["counts"] == found["counts"]
     assert [run["key"] for run in told["runs"]] == [run["key"] for run in found["runs"]]
 
@@ -64,7 +70,12 @@ def test_the_folder_is_named_after_recipe_and_scale(words, capsys, tmp_path, mon
 def test_a_dry_run_says_what_it_takes_and_writes_nothing(words, capsys, tmp_path):
     assert main([*words, "--dry-run", "--json"]) == 0
     found = printed(capsys)
-    assert (found["experiments"], found["finished"], found["shapes"], found["measured"]) == (2, 0, 1, 1)
+    assert (found["experiments"], found["finished"], found["shapes"], found["measured"]) == (
+        2,
+        0,
+        1,
+        1,
+    )
     (group,) = found["groups"]
     assert (group["runs"], group["steps"]) == (2, 24)
     assert group["seconds"] == found["core_seconds"] > 0
@@ -77,18 +88,34 @@ def test_a_dry_run_says_what_it_takes_and_writes_nothing(words, capsys, tmp_path
     assert results(tmp_path / "out") == before
 
 
-def test_a_dry_run_does_not_count_what_would_be_taken_over(words, capsys, tmp_path):
+def test_a_dry_run_does_not_count_what_would_be_reused(words, capsys, tmp_path):
     assert main(words) == 0
     capsys.readouterr()
-    assert main([*words[:-1], str(tmp_path / "new"), "--reuse", str(tmp_path / "out"), "--dry-run", "--json"]) == 0
+    assert (
+        main(
+            [
+                *words[:-1],
+                str(tmp_path / "new"),
+                "--reuse",
+                str(tmp_path / "out"),
+                "--dry-run",
+                "--json",
+            ]
+        )
+        == 0
+    )
     assert (printed(capsys)["finished"], (tmp_path / "new").exists()) == (2, False)
 
 
-def test_what_failed_is_told_and_tried_again_without_the_recipe(words, capsys, tmp_path, monkeypatch):
+def test_what_failed_is_reported_and_retried_without_the_recipe(
+    words, capsys, tmp_path, monkeypatch
+):
     class Unlucky(Inline):
-        def start(self, job):
-            bad = job.experiment["seed"] == 1
-            self._outcomes.append((job, Outcome("error", "no [luck]"))) if bad else super().start(job)
+        def start(self, run):
+            bad = run.record["seed"] == 1
+            self._outcomes.append((run, Outcome("error", "no [luck]"))) if bad else super().start(
+                run
+            )
 
     monkeypatch.setattr("mecheval.sweeps.local.Local", Unlucky)
     assert main(words) == 1
@@ -101,24 +128,24 @@ def test_what_failed_is_told_and_tried_again_without_the_recipe(words, capsys, t
     assert "1 done · 1 error" in shown
     assert "no [luck]" in shown
     monkeypatch.setattr("mecheval.sweeps.local.Local", Inline)
-    assert main(["sweep", "retry", out, "--plugin", words[3], "--json"]) == 0
+    assert main(["sweep", "retry", out, "--plugin", words[5], "--json"]) == 0
     assert printed(capsys)["counts"] == {"done": 2}
 
 
-def test_a_retry_leaves_alone_what_was_never_begun(capsys, tmp_path):
-    agenda = Agenda([small()], tmp_path, "mine", "own", SweepOptions())
-    agenda.plan.write(tmp_path)
+def test_a_retry_does_not_start_what_was_never_begun(capsys, tmp_path):
+    sweep = Sweep([small()], tmp_path, "mine", "own", SweepOptions())
+    sweep.plan.write(tmp_path)
     assert main(["sweep", "retry", str(tmp_path), "--json"]) == 0
     assert printed(capsys)["counts"] == {"waiting": 1}
 
 
-def test_status_tells_the_pace_of_who_is_at_work(capsys, tmp_path):
-    agenda = Agenda([small()], tmp_path, "mine", "own", SweepOptions())
-    agenda.plan.write(tmp_path)
-    (job,) = agenda.jobs
-    with job.place.claim():
-        job.place.begin(job.record, job.made)
-        write_json(job.place.folder / PROGRESS, {"steps": 5, "total": 12, "speed": 0.25})
+def test_status_shows_the_speed_of_a_running_run(capsys, tmp_path):
+    sweep = Sweep([small()], tmp_path, "mine", "own", SweepOptions())
+    sweep.plan.write(tmp_path)
+    (planned,) = sweep.runs()
+    with planned.place.claim():
+        planned.place.begin(planned.record, planned.made_by)
+        write_json(planned.place.folder / PROGRESS, {"steps": 5, "total": 12, "speed": 0.25})
         assert main(["sweep", "status", str(tmp_path), "--json"]) == 0
         (run,) = printed(capsys)["runs"]
         assert (run["status"], run["steps"], run["speed"]) == ("running", 5, 0.25)
@@ -135,6 +162,77 @@ def test_the_second_launcher_leaves_with_3(words, capsys, tmp_path):
     assert main(words) == 0
 
 
+def test_it_ends_with_verdicts_figure_and_report(words, capsys, tmp_path):
+    """The recipe is demo by name, whose figure shows verdicts."""
+    words.remove("--no-report")
+    out = tmp_path / "out"
+    assert main(words) == 0
+    seen = capsys.readouterr().out
+    assert re.search("Attention +[0-9]+%", seen)
+    assert seen.splitlines()[-1] == str(out / "report.html")
+    assert "Attention" in (out / "report.html").read_text()
+    sweep = Sweep([small(), small(seed=1)], tmp_path / "demo", "demo", "quick", SweepOptions())
+    sweep.execute(Inline)
+    assert main(["sweep", "retry", str(tmp_path / "demo"), "--json"]) == 0
+    found = printed(capsys)
+    figures = [tmp_path / "demo" / f"demo-quick.{ending}" for ending in ("png", "pdf")]
+    assert found["report"] == str(tmp_path / "demo" / "report.html")
+    assert found["figures"] == [str(path) for path in figures]
+    assert all(path.stat().st_size > 1000 for path in figures)
+
+
+def test_a_sweep_with_failures_writes_a_partial_report(words, capsys, tmp_path, monkeypatch):
+    class Unlucky(Inline):
+        def start(self, run):
+            bad = run.record["seed"] == 1
+            self._outcomes.append((run, Outcome("error", "no luck"))) if bad else super().start(run)
+
+    monkeypatch.setattr("mecheval.sweeps.local.Local", Unlucky)
+    words.remove("--no-report")
+    assert main(words) == 1
+    seen = capsys.readouterr()
+    assert "partial: 1 done, 1 failed" in seen.out
+    assert "1 of 2 runs failed" in seen.err
+    assert "PARTIAL" in (tmp_path / "out" / "report.html").read_text()
+
+
+def test_an_interrupted_sweep_writes_a_partial_report(words, capsys, tmp_path, monkeypatch):
+    class Interrupting(Inline):
+        def start(self, run):
+            if run.record["seed"] == 1:
+                raise KeyboardInterrupt("stopped by SIGINT")
+            super().start(run)
+
+    monkeypatch.setattr("mecheval.sweeps.local.Local", Interrupting)
+    words.remove("--no-report")
+    assert main(words) == 130
+    seen = capsys.readouterr()
+    assert "partial: 1 done, 1 missing" in seen.out
+    assert seen.err.splitlines()[-1].endswith("rerun the same command to resume")
+    assert "PARTIAL" in (tmp_path / "out" / "report.html").read_text()
+
+
+def test_the_old_spelling_works_and_names_the_new_one(words, capsys):
+    words.remove("run")
+    assert main(words) == 0
+    seen = capsys.readouterr()
+    assert seen.err.splitlines()[0].startswith(
+        "note: 'mecheval sweep RECIPE' is now 'mecheval sweep run RECIPE'"
+    )
+    assert "2 done" in seen.out
+    assert main(["sweep", "--scale", "quick", *words[1:]]) == 0
+
+
+@pytest.mark.parametrize("command", ["run", "status", "retry"])
+def test_a_recipe_may_be_named_like_a_command(command, tmp_path, capsys):
+    file = tmp_path / "named.py"
+    file.write_text(
+        recipe_file(tmp_path).read_text().replace('recipe("mine")', f'recipe("{command}")')
+    )
+    words = ["sweep", "run", command, "--plugin", str(file), "--out", str(tmp_path / "out")]
+    assert main([*words, "--no-report"]) == 0
+
+
 def test_recipes_are_listed(capsys):
     assert main(["list", "recipes", "--json"]) == 0
     found = printed(capsys)
@@ -142,4 +240,6 @@ def test_recipes_are_listed(capsys):
     assert "figure3" in [entry["name"] for entry in found]
     assert main(["list", "recipes"]) == 0
     shown = capsys.readouterr().out
-    assert all(entry["name"] in shown and entry["summary"] in " ".join(shown.split()) for entry in found)
+    assert all(
+        entry["name"] in shown and entry["summary"] in " ".join(shown.split()) for entry in found
+    )

@@ -1,4 +1,4 @@
-"""What is kept of runs says the same as the runs: tables, figures, verdicts, pages; and it is whole or refused."""
+"""An archive says the same as its runs, and is complete or refused."""
 
 import json
 import shutil
@@ -14,16 +14,25 @@ from mecheval.report.page import page
 from mecheval.report.parts import all_figures
 from mecheval.report.study import Study
 from mecheval.report.verdicts import verdicts
-from mecheval.results.keep import keep
+from mecheval.results.archive import keep
 from mecheval.results.plan import Plan
 from mecheval.results.table import Results
 
-CURVE = [{"step": 50, "loss": 1.25, "accuracy": 0.5, "train_loss": 1.0, "gradient_norm": 0.3, "learning_rate": 1e-3}]
+CURVE = [
+    {
+        "step": 50,
+        "loss": 1.25,
+        "accuracy": 0.5,
+        "train_loss": 1.0,
+        "gradient_norm": 0.3,
+        "learning_rate": 1e-3,
+    }
+]
 
 
 @pytest.fixture
 def runs(tmp_path):
-    """Two that are done, one diverged, one missing; one field is a number in some and nothing in others."""
+    """Two runs are done, one diverged, one is missing; one field is missing in some."""
     done = [experiment(seed=0), experiment("mamba", seed=1, train__stop=0.99)]
     lost, missing = experiment("hyena"), experiment("based")
     planned(tmp_path / "runs", "figure3", [*done, lost, missing], "small")
@@ -44,7 +53,10 @@ def test_a_study_of_what_is_kept_is_that_of_the_runs(runs, kept):
     before, after = Study.read(runs), Study.read(kept)
     assert (after.recipe, after.scale, after.counts) == ("figure3", "small", before.counts)
     for name in ("runs", "rows", "curves"):
-        ours, theirs = (getattr(study, name).drop(columns="folder", errors="ignore") for study in (before, after))
+        ours, theirs = (
+            getattr(study, name).drop(columns="folder", errors="ignore")
+            for study in (before, after)
+        )
         assert_frame_equal(ours, theirs[list(ours.columns)], check_dtype=False, rtol=1e-6)
     assert dict(before.facts) == dict(after.facts)
 
@@ -58,14 +70,18 @@ def test_figures_and_verdicts_of_what_is_kept_are_those_of_the_runs(runs, kept):
 
 
 def test_whole_numbers_stay_whole_and_fields_exact(runs, kept):
-    before, after = ({run["key"]: run for run in Plan.read(folder).experiments} for folder in (runs, kept))
+    before, after = (
+        {run["key"]: run for run in Plan.read(folder).experiments} for folder in (runs, kept)
+    )
     assert after == before
     assert {type(run["train.steps"]) for run in after.values()} == {int}
     assert {run["train.lr"] for run in after.values()} == {1e-3}
 
 
 def test_questions_in_sql_are_answered(kept):
-    answer = Results(kept).sql("select count(*) as n from rows where metric = 'accuracy' and split = 'test'")
+    answer = Results(kept).sql(
+        "select count(*) as n from rows where metric = 'accuracy' and split = 'test'"
+    )
     assert answer["n"].tolist() == [2]
 
 
@@ -85,7 +101,7 @@ def test_a_table_that_is_gone_is_refused(kept):
 
 
 def test_nothing_counts_before_all_is_written(runs, kept, monkeypatch):
-    """A second time, killed at the last table: what was kept before is not mixed with what is new."""
+    """A process killed at the last table leaves no mixture of old and new tables."""
     monkeypatch.setattr("mecheval.results.archive.write_json", lambda path, value: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         keep([runs], kept)
@@ -115,19 +131,28 @@ def test_runs_of_two_machines_become_one_study(runs, kept, tmp_path):
     assert after.runs["key"].tolist() == before.runs["key"].tolist()
     accuracy = after.rows[(after.rows["metric"] == "accuracy") & (after.rows["split"] == "test")]
     assert dict(zip(accuracy["key"], accuracy["value"].round(6), strict=True))[mine.key] == 0.333333
-    assert set(accuracy["key"]) == {run["key"] for run in Results(kept).runs() if run["status"] == "done"}
+    assert set(accuracy["key"]) == {
+        run["key"] for run in Results(kept).runs() if run["status"] == "done"
+    }
     assert len(after.curves) == 3
     twice = keep([kept, kept, there], tmp_path / "twice")
     assert (len(twice.runs), len(twice.rows), len(twice.curves)) == (4, len(after.rows), 3)
 
 
-def test_runs_made_one_by_one_come_to_the_study_that_plans_them_and_to_no_other(runs, kept, tmp_path):
-    finished(tmp_path / "alone", experiment("based"), behaviour(0.7, 1 / 3), said=verdict(), curve=CURVE)
+def test_runs_made_one_by_one_come_to_the_study_that_plans_them_and_to_no_other(
+    runs, kept, tmp_path
+):
+    finished(
+        tmp_path / "alone", experiment("based"), behaviour(0.7, 1 / 3), said=verdict(), curve=CURVE
+    )
     keep([kept, tmp_path / "alone"], kept)
     study = Study.read(kept)
     assert (study.recipe, study.counts["done"], study.counts["missing"]) == ("figure3", 3, 0)
     finished(tmp_path / "alone", experiment("based", seed=7), behaviour(0.7, 1 / 3))
-    with pytest.raises(InvalidInput, match=r"of no sweep, and must not be mixed with runs of figure3 at scale small"):
+    with pytest.raises(
+        InvalidInput,
+        match=r"without a sweep, and must not be mixed with runs of figure3 at scale small",
+    ):
         keep([kept, tmp_path / "alone"], kept)
     assert Study.read(kept).counts["done"] == 3
 
@@ -135,7 +160,9 @@ def test_runs_made_one_by_one_come_to_the_study_that_plans_them_and_to_no_other(
 def test_studies_of_different_sweeps_are_not_mixed(runs, tmp_path):
     planned(tmp_path / "other", "figure3", [experiment("based")], "quick")
     finished(tmp_path / "other", experiment("based"), behaviour(0.7, 1 / 3))
-    with pytest.raises(InvalidInput, match=r"figure3 at scale quick, and must not be mixed with .* scale small"):
+    with pytest.raises(
+        InvalidInput, match=r"figure3 at scale quick, and must not be mixed with .* scale small"
+    ):
         keep([runs, tmp_path / "other"], tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
@@ -151,7 +178,7 @@ def test_it_may_be_kept_again_but_not_over_something_else(runs, kept, tmp_path):
 
 
 def test_runs_are_not_made_where_a_study_is_kept(kept, capsys):
-    assert main(["sweep", "figure3", "--scale", "quick", "--out", str(kept)]) == 2
+    assert main(["sweep", "run", "figure3", "--scale", "quick", "--out", str(kept)]) == 2
     assert "is a kept study" in capsys.readouterr().err
     assert sorted(file.name for file in kept.iterdir()) == [
         "curves.parquet",

@@ -128,9 +128,21 @@ def test_only_finished_runs_are_measured(folder, results):
     assert {row["key"] for row in results.rows()} == keys
     for row in results.rows():
         assert row["status"] == "done"
-        assert {"metric", "value", "n", "low", "high", "split", "task", "model.d_model", "seed"} <= row.keys()
+        assert {
+            "metric",
+            "value",
+            "n",
+            "low",
+            "high",
+            "split",
+            "task",
+            "model.d_model",
+            "seed",
+        } <= row.keys()
     tests = [
-        row for row in results.rows() if row["split"] == "test" and row["metric"] == "accuracy" and not row["corrupted"]
+        row
+        for row in results.rows()
+        if row["split"] == "test" and row["metric"] == "accuracy" and not row["corrupted"]
     ]
     assert [row["n"] for row in tests] == [8, 8]
 
@@ -139,7 +151,11 @@ def test_curves_have_the_steps_of_every_finished_run(folder, results):
     steps = {}
     for row in results.curves():
         steps.setdefault(row["key"], []).append(row["step"])
-    assert steps == {folder[1]["done"].key: [2, 3], folder[1]["other"].key: [2, 3], folder[1]["diverged"].key: [2]}
+    assert steps == {
+        folder[1]["done"].key: [2, 3],
+        folder[1]["other"].key: [2, 3],
+        folder[1]["diverged"].key: [2],
+    }
     diverged = [row for row in results.curves() if row["status"] == "diverged"]
     assert not any({"accuracy", "likelihood"} & row.keys() for row in diverged)
 
@@ -155,14 +171,22 @@ def test_tables_are_frames(results):
 
 def test_questions_in_sql(results):
     counts = results.sql("select status, count(*) as n from runs group by status order by status")
-    assert dict(zip(counts["status"], counts["n"], strict=True)) == {name: STATUSES.count(name) for name in STATUSES}
-    found = results.sql("select seed, value from rows where metric = 'loss' and split = 'test' order by seed")
+    assert dict(zip(counts["status"], counts["n"], strict=True)) == {
+        name: STATUSES.count(name) for name in STATUSES
+    }
+    found = results.sql(
+        "select seed, value from rows where metric = 'loss' and split = 'test' order by seed"
+    )
     assert list(found["seed"]) == [0, 1]
     expected = {
-        row["seed"]: row["value"] for row in results.rows() if (row["metric"], row["split"]) == ("loss", "test")
+        row["seed"]: row["value"]
+        for row in results.rows()
+        if (row["metric"], row["split"]) == ("loss", "test")
     }
     assert list(found["value"]) == [expected[0], expected[1]]
-    joined = results.sql('select max(c.step) as last from curves c join runs r using (key) where r."seed" = 1')
+    joined = results.sql(
+        'select max(c.step) as last from curves c join runs r using (key) where r."seed" = 1'
+    )
     assert list(joined["last"]) == [3]
 
 
@@ -238,8 +262,15 @@ def test_results_are_printed_as_csv(folder, results, capsys):
     assert len(found) == len(results.rows())
     for line, row in zip(found, results.rows(), strict=True):
         assert float(line["value"]) == row["value"]
-        assert (line["key"], line["metric"], line["task"]) == (row["key"], row["metric"], row["task"])
-        assert (line["site"], line["train.stop"]) == (row["site"] or "", "1.0" if row["seed"] == 1 else "")
+        assert (line["key"], line["metric"], line["task"]) == (
+            row["key"],
+            row["metric"],
+            row["task"],
+        )
+        assert (line["site"], line["train.stop"]) == (
+            row["site"] or "",
+            "1.0" if row["seed"] == 1 else "",
+        )
 
 
 def test_results_are_printed_as_json(folder, results, capsys):
@@ -247,7 +278,9 @@ def test_results_are_printed_as_json(folder, results, capsys):
     wanted = {name for row in results.rows() for name in row}
     assert found == [{name: row.get(name) for name in found[0]} for row in results.rows()]
     assert set(found[0]) == wanted
-    counts = json.loads(printed(capsys, "results", folder[0], "--json", "--sql", "select count(*) as n from runs"))
+    counts = json.loads(
+        printed(capsys, "results", folder[0], "--json", "--sql", "select count(*) as n from runs")
+    )
     assert counts == [{"n": len(STATUSES)}]
 
 
@@ -258,15 +291,25 @@ def test_results_are_written_as_parquet(folder, results, tmp_path):
     assert main(["results", str(folder[0]), "--parquet", str(file)]) == 0
     assert [path.name for path in tmp_path.iterdir()] == ["rows.parquet"]
     found = duckdb.sql(f"select key, metric, split, value from '{file}'").fetchall()
-    assert found == [(row["key"], row["metric"], row["split"], row["value"]) for row in results.rows()]
+    assert found == [
+        (row["key"], row["metric"], row["split"], row["value"]) for row in results.rows()
+    ]
 
 
 def test_results_are_a_table_for_people(folder, capsys):
-    out = printed(capsys, "results", folder[0], "--sql", "select status, steps from runs where status = 'killed'")
+    out = printed(
+        capsys,
+        "results",
+        folder[0],
+        "--sql",
+        "select status, steps from runs where status = 'killed'",
+    )
     assert [line.split() for line in out.splitlines()] == [["status", "steps"], ["killed", "2"]]
 
 
-@pytest.mark.parametrize("name", ["checksums.json", "status.json", "experiment.json", "rows.jsonl", "curve.jsonl"])
+@pytest.mark.parametrize(
+    "name", ["checksums.json", "status.json", "experiment.json", "rows.jsonl", "curve.jsonl"]
+)
 @pytest.mark.parametrize("how", ["missing", "changed"])
 def test_a_damaged_run_is_named_and_hides_no_other(name, how, folder, tmp_path):
     for kind in ("done", "other"):
@@ -291,7 +334,9 @@ def test_a_folder_without_measurements_has_an_empty_table(tmp_path, capsys):
 def test_parquet_that_cannot_be_written_is_one_line(tmp_path, capsys):
     assert main(["run", *TINY, "--out", str(tmp_path)]) == 0
     capsys.readouterr()
-    assert main(["results", str(tmp_path), "--parquet", str(tmp_path / "nowhere" / "x.parquet")]) in (2, 3)
+    assert main(
+        ["results", str(tmp_path), "--parquet", str(tmp_path / "nowhere" / "x.parquet")]
+    ) in (2, 3)
     assert len(capsys.readouterr().err.splitlines()) == 1
 
 

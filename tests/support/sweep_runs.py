@@ -1,10 +1,11 @@
-"""What the tests of sweeps share: tiny experiments, a recipe of them in a file, and a crew without processes."""
+"""Helpers for tests of sweeps: tiny experiments, a recipe file, an executor without processes."""
 
 import pytest
 
+import mecheval.paper.recipes  # noqa: F401, registers the built-in ones before a test adds its own
 from mecheval import plugins
 from mecheval.runs.run import run
-from mecheval.sweeps.job import Job
+from mecheval.sweeps.planned import PlannedRun
 from mecheval.sweeps.recipe import recipes
 from mecheval.sweeps.worker import work
 from support.fault_injection import result, small
@@ -16,7 +17,8 @@ from mecheval.sweeps.recipe import recipe
 
 FIELDS = {"task": "recall:pairs=3,vocab=16", "model.architecture": "attention", "model.max_len": 32}
 FIELDS |= {"model.d_model": WIDTH}
-FIELDS |= {"train.documents": 64, "train.batch": BATCH, "eval.documents": 16, "eval.grid_documents": 16}
+FIELDS |= {"train.documents": 64, "train.batch": BATCH}
+FIELDS |= {"eval.documents": 16, "eval.grid_documents": 16}
 
 @recipe("mine")
 def mine(scale):
@@ -28,13 +30,15 @@ def mine(scale):
 
 def recipe_file(folder, runs=2, steps=12, width=8, batch=4, more=""):
     path = folder / "mine.py"
-    path.write_text(f"RUNS, STEPS, WIDTH, BATCH = {runs}, {steps}, {width}, {batch}\n{RECIPE}\n{more}")
+    path.write_text(
+        f"RUNS, STEPS, WIDTH, BATCH = {runs}, {steps}, {width}, {batch}\n{RECIPE}\n{more}"
+    )
     return path
 
 
 @pytest.fixture
 def own_recipes(monkeypatch, own_names):
-    """What a file registers is gone after the test."""
+    """Remove what a file registers after the test."""
     monkeypatch.setattr(plugins, "_checksums", {})
     before = dict(recipes)
     yield
@@ -47,19 +51,23 @@ def seeds(number, **other):
 
 
 def results(out):
-    """Of every finished run in a folder, all that must not differ."""
-    return {path.name: result(path) for path in out.iterdir() if path.is_dir() and not path.name.endswith(".partial")}
+    """Return everything of every finished run in a folder that must not differ."""
+    return {
+        path.name: result(path)
+        for path in out.iterdir()
+        if path.is_dir() and not path.name.endswith(".partial")
+    }
 
 
 def alone(experiments, out):
-    """The same for runs that nobody swept."""
+    """Return the same for runs that are made one by one."""
     for experiment in experiments:
         run(experiment, out)
     return results(out)
 
 
 class Inline:
-    """A crew of one that works here and now: nothing of a sweep but its processes is left out."""
+    """An executor in this process: everything of a sweep is real but its processes."""
 
     def __init__(self, workers=1):
         self._outcomes = []
@@ -68,8 +76,8 @@ class Inline:
     def free(self):
         return 1 - len(self._outcomes)
 
-    def start(self, job):
-        self._outcomes.append((job, work(Job.from_json(job.to_json()))))
+    def start(self, run):
+        self._outcomes.append((run, work(PlannedRun.from_json(run.to_json()))))
 
     def ended(self):
         yield from self._outcomes

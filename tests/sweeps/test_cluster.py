@@ -20,7 +20,7 @@ from mecheval.sweeps import ray as cluster
 
 def test_without_ray_it_says_how_to_get_it_and_writes_nothing(monkeypatch, tmp_path, capsys):
     monkeypatch.setitem(sys.modules, "ray", None)
-    assert main(["sweep", "demo", "--ray", "local", "--out", str(tmp_path / "out")]) == 2
+    assert main(["sweep", "run", "demo", "--ray", "local", "--out", str(tmp_path / "out")]) == 2
     assert "pip install 'mecheval[ray]'" in capsys.readouterr().err
     assert not (tmp_path / "out" / "sweep.json").exists()
 
@@ -33,7 +33,7 @@ def test_what_is_no_address_is_refused(address):
 
 @pytest.mark.parametrize("listens", [False, True])
 def test_an_address_that_does_not_answer_is_given_up_soon(listens, monkeypatch, tmp_path, capsys):
-    """Nobody listens there, or somebody who is no Ray."""
+    """Nothing listens there, or something else than Ray."""
     pytest.importorskip("ray", reason="ray is not installed")
     monkeypatch.setattr(cluster, "ANSWER_SECONDS", 3.0)
     with socket.socket() as server:
@@ -42,7 +42,7 @@ def test_an_address_that_does_not_answer_is_given_up_soon(listens, monkeypatch, 
             server.listen()
         start = time.monotonic()
         address = f"127.0.0.1:{server.getsockname()[1]}"
-        assert main(["sweep", "demo", "--ray", address, "--out", str(tmp_path / "out")]) == 3
+        assert main(["sweep", "run", "demo", "--ray", address, "--out", str(tmp_path / "out")]) == 3
     assert time.monotonic() - start < 20
     (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
     assert f"ray={address} does not answer" in line
@@ -55,15 +55,14 @@ from pathlib import Path
 sys.path.insert(0, sys.argv[1])
 from ray.cluster_utils import Cluster as Nodes
 from support.sweep_runs import DIVERGES, seeds
-from mecheval.sweeps.agenda import Agenda, SweepOptions
 from mecheval.sweeps.ray import Cluster
-from mecheval.sweeps.sweep import carry_out
+from mecheval.sweeps.sweep import Sweep, SweepOptions
 
 room, out, rooms = Path(tempfile.gettempdir()), Path(sys.argv[2]), set()
 nodes = Nodes(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
 lost = [nodes.add_node(num_cpus=1)]  # the only one that can work, until it has begun
 
-def lose_one(states):
+def lose_one(runs):
     rooms.update(room.glob("*/*.partial"))
     if lost and rooms:
         nodes.remove_node(lost.pop(), allow_graceful=False)
@@ -71,9 +70,9 @@ def lose_one(states):
             nodes.add_node(num_cpus=1)
 
 experiments = [*seeds(3, train_steps=400, eval_every=100), *seeds(1, **DIVERGES)]
-agenda = Agenda(experiments, out, "mine", "own", SweepOptions())
-states = carry_out(agenda, lambda: Cluster(nodes.address, 1), watch=lose_one)
-print(json.dumps({"lost": not lost, "begun": len(rooms), "statuses": [state.status for state in states]}))
+sweep = Sweep(experiments, out, "mine", "own", SweepOptions())
+runs = sweep.execute(lambda: Cluster(nodes.address, 1), watch=lose_one)
+print(json.dumps({"lost": not lost, "begun": len(rooms), "statuses": [run.status for run in runs]}))
 nodes.shutdown()
 """
 SOON = {

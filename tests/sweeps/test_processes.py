@@ -1,4 +1,4 @@
-"""Real workers: whoever dies, hangs or is stopped costs one run, and the same command goes on."""
+"""Real workers: one that dies, hangs or is stopped costs one run; the same command resumes."""
 
 import json
 import os
@@ -15,9 +15,8 @@ from mecheval.results.plan import Plan
 from mecheval.results.table import Results
 from mecheval.runs.pending import in_use
 from mecheval.sweeps import local
-from mecheval.sweeps.agenda import Agenda, SweepOptions
-from mecheval.sweeps.state import progress
-from mecheval.sweeps.sweep import carry_out
+from mecheval.sweeps.planned import read_progress
+from mecheval.sweeps.sweep import Sweep, SweepOptions
 
 THIRD_PARTY = """
 import os, signal, time
@@ -25,7 +24,7 @@ from pathlib import Path
 import torch
 from mecheval.plugins import register_mixer
 
-class Stranger(torch.nn.Module):
+class ThirdParty(torch.nn.Module):
     "Does what its name says as soon as a worker looks at it."
     def __init__(self, d_model: int, max_len: int) -> None:
         super().__init__()
@@ -37,7 +36,7 @@ class Stranger(torch.nn.Module):
         pass
 
 @register_mixer("dies_once")
-class DiesOnce(Stranger):
+class DiesOnce(ThirdParty):
     "Is killed, and then lives."
     def act(self):
         mark = Path(__file__).with_name("died")
@@ -46,19 +45,19 @@ class DiesOnce(Stranger):
             os.kill(os.getpid(), signal.SIGKILL)
 
 @register_mixer("dies")
-class Dies(Stranger):
+class Dies(ThirdParty):
     "Is always killed."
     def act(self):
         os.kill(os.getpid(), signal.SIGKILL)
 
 @register_mixer("raises")
-class Raises(Stranger):
+class Raises(ThirdParty):
     "Raises."
     def act(self):
         raise ArithmeticError("none of this adds up")
 
 @register_mixer("sleeps")
-class Sleeps(Stranger):
+class Sleeps(ThirdParty):
     "Never answers."
     def act(self):
         time.sleep(1000)
@@ -69,10 +68,11 @@ def sleepers(scale):
     yield Experiment.of({**FIELDS, "model.architecture": "sleeps"})
 
 @recipe("third_party")
-def strangers(scale):
+def third_party(scale):
     "One of each."
     for name in ("dies_once", "dies", "raises"):
-        yield Experiment.of({**FIELDS, "model.architecture": name, "train.steps": 2, "eval.grid": "none"})
+        few = {"train.steps": 2, "eval.grid": "none"}
+        yield Experiment.of({**FIELDS, **few, "model.architecture": name})
 """
 
 
@@ -97,22 +97,39 @@ def wait_for(what, seconds=300):
     return found
 
 
-def test_each_death_costs_one_run_and_is_told(tmp_path):
+def test_each_death_costs_one_run_and_is_reported(tmp_path):
     file = recipe_file(tmp_path, more=THIRD_PARTY)
     out = tmp_path / "out"
-    words = ["sweep", "third_party", "--plugin", file, "--out", out, "--workers", 2, "--json"]
+    words = [
+        "sweep",
+        "run",
+        "third_party",
+        "--plugin",
+        file,
+        "--out",
+        out,
+        "--workers",
+        2,
+        "--no-report",
+        "--json",
+    ]
     code, printed, errors = completed(*words)
     assert code == 1
     found = json.loads(printed)
-    assert (found["recipe"], found["counts"]) == ("third_party", {"done": 1, "killed": 1, "error": 1})
+    assert (found["recipe"], found["counts"]) == (
+        "third_party",
+        {"done": 1, "killed": 1, "error": 1},
+    )
     reasons = {run["model.architecture"]: run["reason"] for run in found["runs"]}
     assert reasons["dies_once"] is None
     assert "SIGKILL" in reasons["dies"]
     assert "none of this adds up" in reasons["raises"]
     assert "2 of 3 runs failed" in errors.splitlines()[-1]
-    # … and it is known to anybody who has the folder
+    # … and the folder says so, too
     kept = Plan.read(out).states(Results(out))
-    assert [(run["status"], run["reason"]) for run in kept] == [(run["status"], run["reason"]) for run in found["runs"]]
+    assert [(run["status"], run["reason"]) for run in kept] == [
+        (run["status"], run["reason"]) for run in found["runs"]
+    ]
 
 
 def one(tmp_path, recipe, **options):
@@ -120,21 +137,24 @@ def one(tmp_path, recipe, **options):
     plugins.load_plugin(file)
     from mecheval.paper.recipes import SCALES, named
 
-    asked = SweepOptions(workers=1, plugins=(str(file),), **options)
-    return Agenda(named(recipe).experiments(SCALES["quick"])[:1], tmp_path / "out", recipe, "quick", asked)
+    how = SweepOptions(workers=1, plugins=(str(file),), **options)
+    return Sweep(
+        named(recipe).experiments(SCALES["quick"])[:1], tmp_path / "out", recipe, "quick", how
+    )
 
 
-def test_whoever_takes_too_long_is_stopped(tmp_path):
-    (state,) = carry_out(one(tmp_path, "sleepers", timeout=10.0), lambda: local.Local(1))
-    assert (state.status, state.attempts, state.reason) == ("timeout", 1, "not finished after 10 seconds")
+def test_a_run_that_takes_too_long_is_stopped(tmp_path):
+    (run,) = one(tmp_path, "sleepers", timeout=10.0).execute(lambda: local.Local(1))
+    assert (run.status, run.attempts, run.reason) == ("timeout", 1, "not finished after 10 seconds")
     (kept,) = Results(tmp_path / "out").runs()
-    assert (kept["status"], kept["reason"]) == (state.status, state.reason)
+    assert (kept["status"], kept["reason"]) == (run.status, run.reason)
 
 
-def test_whoever_does_not_listen_is_killed(tmp_path, monkeypatch):
-    """A worker that is stopped by SIGSTOP hears no signal and no clock."""
+def test_a_worker_that_does_not_stop_is_killed(tmp_path, monkeypatch):
+    """A worker that is stopped by SIGSTOP receives no signal and no timeout."""
     monkeypatch.setattr(local, "GRACE_SECONDS", 0.1)
-    process = local.Process(one(tmp_path, "mine", timeout=0.1).jobs[0])
+    process = local.Process()
+    process.start(one(tmp_path, "mine", timeout=0.1).runs()[0])
     os.kill(process.pid, signal.SIGSTOP)
     outcome = wait_for(process.outcome)
     assert (outcome.status, "hung" in outcome.reason) == ("timeout", True)
@@ -142,27 +162,34 @@ def test_whoever_does_not_listen_is_killed(tmp_path, monkeypatch):
         os.kill(process.pid, 0)
 
 
-def test_a_worker_that_got_ready_for_nothing_is_gone_when_its_crew_stops():
-    crew = local.Local(1)
-    (ready,) = crew._ready
-    assert crew.free == 1
-    crew.stop()
+def test_a_worker_that_waits_for_a_run_ends_when_its_executor_stops():
+    executor = local.Local(1)
+    (ready,) = executor._ready
+    assert executor.free == 1
+    executor.stop()
     with pytest.raises(ProcessLookupError):
         os.kill(ready.pid, 0)
 
 
-def test_a_worker_whose_launcher_goes_before_there_is_a_job_ends_without_a_word():
-    done = subprocess.run([sys.executable, "-m", "mecheval.sweeps.worker"], input="", capture_output=True, text=True)
+def test_a_worker_whose_launcher_ends_before_there_is_a_run_ends_silently():
+    done = subprocess.run(
+        [sys.executable, "-m", "mecheval.sweeps.worker"], input="", capture_output=True, text=True
+    )
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_after_the_launchers_end_the_same_command_ends_in_the_same_bytes(number, tmp_path):
-    """SIGKILL tells nobody anything, and yet no worker works on: each saves and stops."""
+    """No worker outlives a launcher that was killed: each saves and stops."""
     file, out = recipe_file(tmp_path, steps=200, width=96, batch=64), tmp_path / "out"
-    words = ["sweep", "mine", "--plugin", file, "--out", out, "--workers", 2]
+    words = ["sweep", "run", "mine", "--plugin", file, "--out", out, "--workers", 2]
     launcher = mecheval(*words, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    wait_for(lambda: [told.get("steps", 0) > 0 for told in map(progress, out.glob("*.partial"))] == [True, True])
+    wait_for(
+        lambda: (
+            [told.get("steps", 0) > 0 for told in map(read_progress, out.glob("*.partial"))]
+            == [True, True]
+        )
+    )
     launcher.send_signal(number)
     _, errors = launcher.communicate(timeout=120)
     if number == signal.SIGKILL:
@@ -171,10 +198,15 @@ def test_after_the_launchers_end_the_same_command_ends_in_the_same_bytes(number,
     else:
         assert launcher.returncode == 130
         last = errors.splitlines()[-1]
-        assert last == "stopped by SIGTERM: 0 of 2 are finished, the others are saved; the same command goes on"
+        assert last == (
+            "stopped by SIGTERM: 0 of 2 runs are finished, the others are saved; "
+            "rerun the same command to resume"
+        )
     runs = Results(out).runs()
     assert [run["status"] for run in runs] == ["killed", "killed"]
-    assert all(0 < run["steps"] < 200 for run in runs), "a checkpoint was saved long before its time"
+    assert all(0 < run["steps"] < 200 for run in runs), (
+        "a checkpoint was saved long before its time"
+    )
     code, printed, errors = completed(*words)
     assert (code, "2 done" in printed) == (0, True), errors
     plugins.load_plugin(file)

@@ -1,4 +1,4 @@
-"""Slurm gets an array of plain commands: a stand-in for sbatch runs them, and the real one if it is here."""
+"""Slurm gets an array of plain commands, run by a stand-in for sbatch and by a real one, if any."""
 
 import json
 import os
@@ -15,9 +15,8 @@ from mecheval.core.errors import InvalidInput, StoreError
 from mecheval.results.plan import Plan
 from mecheval.results.table import Results
 from mecheval.runs.pending import PendingRun
-from mecheval.sweeps.agenda import Agenda, SweepOptions
 from mecheval.sweeps.slurm import submit
-from mecheval.sweeps.sweep import OPEN
+from mecheval.sweeps.sweep import OPEN, Sweep, SweepOptions
 
 SBATCH = """#!{python}
 import json, os, re, subprocess, sys
@@ -48,31 +47,34 @@ def slurm(tmp_path, monkeypatch):
     return tmp_path
 
 
-def agenda(out, experiments, **options):
-    return Agenda(experiments, out, "mine", "own", SweepOptions(**options))
+def planned(out, experiments, **options):
+    return Sweep(experiments, out, "mine", "own", SweepOptions(**options))
 
 
 def test_an_array_gives_the_same_bytes(slurm):
     experiments, out = [*seeds(1), *seeds(1, **DIVERGES)], slurm / "out"
-    assert submit(agenda(out, experiments, timeout=600.0), OPEN, 8) == (["17"], 2)
+    assert submit(planned(out, experiments, timeout=600.0), OPEN, 8) == (["17"], 2)
     (words,) = [json.loads(line) for line in (slurm / "said").read_text().splitlines()]
     assert {"--parsable", "--array=0-1%8", "--time=11", "--cpus-per-task=1"} <= {*words}
     kept = {name: files for name, files in results(out).items() if name != "slurm"}
     assert kept == alone(experiments, slurm / "alone")
-    assert [state["status"] for state in Plan.read(out).states(Results(out))] == ["done", "diverged"]
-    assert submit(agenda(out, experiments), OPEN) == ([], 0), "nothing is left to do"
+    assert [state["status"] for state in Plan.read(out).states(Results(out))] == [
+        "done",
+        "diverged",
+    ]
+    assert submit(planned(out, experiments), OPEN) == ([], 0), "nothing is left to do"
 
 
 def test_a_worker_without_a_launcher_keeps_its_own_failure(slurm):
     out = slurm / "out"
-    own = agenda(out, seeds(1), timeout=0.01)
+    own = planned(out, seeds(1), timeout=0.01)
     submit(own, OPEN)
-    (state,) = own.states()
-    assert (state.status, state.reason) == ("timeout", "not finished after 0.01 seconds")
+    (run,) = own.runs()
+    assert (run.status, run.reason) == ("timeout", "not finished after 0.01 seconds")
 
 
 def test_what_waits_in_the_queue_is_not_submitted_twice(slurm, monkeypatch):
-    own = agenda(slurm / "out", seeds(2))
+    own = planned(slurm / "out", seeds(2))
     (slurm / "bin" / "sbatch").write_text("#!/bin/sh\necho 17\n")
     assert submit(own, OPEN) == (["17"], 2)
     (slurm / "queued").touch()
@@ -84,32 +86,37 @@ def test_what_waits_in_the_queue_is_not_submitted_twice(slurm, monkeypatch):
 
 
 def test_a_refusal_is_told_and_nothing_is_lost(slurm, capsys):
-    (slurm / "bin" / "sbatch").write_text("#!/bin/sh\necho 'sbatch: error: invalid partition' >&2\nexit 1\n")
-    assert main(["sweep", "demo", "--slurm", "--out", str(slurm / "out")]) == 3
+    (slurm / "bin" / "sbatch").write_text(
+        "#!/bin/sh\necho 'sbatch: error: invalid partition' >&2\nexit 1\n"
+    )
+    assert main(["sweep", "run", "demo", "--slurm", "--out", str(slurm / "out")]) == 3
     assert "invalid partition" in capsys.readouterr().err
 
 
 def test_without_slurm_nothing_is_written(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(InvalidInput, match="sbatch is not here"):
-        submit(agenda(tmp_path / "out", seeds(1)), OPEN)
+    with pytest.raises(InvalidInput, match="sbatch is not available"):
+        submit(planned(tmp_path / "out", seeds(1)), OPEN)
     assert not (tmp_path / "out").exists()
 
 
 def slurm_answers():
-    return shutil.which("sinfo") is not None and not subprocess.run(["sinfo"], capture_output=True).returncode
+    return (
+        shutil.which("sinfo") is not None
+        and not subprocess.run(["sinfo"], capture_output=True).returncode
+    )
 
 
 @pytest.mark.skipif(not slurm_answers(), reason="no Slurm answers here; tests/slurm.sh starts one")
 def test_a_real_slurm_gives_the_same_bytes(tmp_path):
     experiments, out = [*seeds(3), *seeds(1, **DIVERGES)], tmp_path / "out"
-    own = agenda(out, experiments)
+    own = planned(out, experiments)
     arrays, runs = submit(own, OPEN)
     assert (len(arrays), runs) == (1, 4)
     until = time.monotonic() + 300
-    while {state.status for state in own.states()} - {"done", "diverged"} and time.monotonic() < until:
+    while {run.status for run in own.runs()} - {"done", "diverged"} and time.monotonic() < until:
         time.sleep(1)
     said = [path.read_text() for path in (out / "slurm").glob("*.txt")]
-    assert [state.status for state in own.states()] == ["done", "done", "done", "diverged"], said
+    assert [run.status for run in own.runs()] == ["done", "done", "done", "diverged"], said
     kept = {name: files for name, files in results(out).items() if name != "slurm"}
     assert kept == alone(experiments, tmp_path / "alone")

@@ -1,6 +1,6 @@
-"""SIGKILL of the launcher and of workers at random moments, then the same command: no row is lost, none is double.
+"""Kill launcher and workers at random moments, then resume: no row is lost, none is double.
 
-python tests/sweep/torture.py --kills 40
+python tests/sweeps/torture.py --kills 40
 """
 
 import argparse
@@ -30,11 +30,14 @@ def children(launcher):
 def torture(kills, seed, room):
     rng, out = random.Random(seed), room / "out"
     file = recipe_file(room, runs=6, steps=200, width=96, batch=64)
-    command = [sys.executable, "-m", "mecheval", "sweep", "mine", "--plugin", file, "--out", out, "--workers", "2"]
+    command = [sys.executable, "-m", "mecheval", "sweep", "run", "mine", "--plugin", file]
+    command += ["--out", out, "--workers", "2", "--no-report"]
     died = {"launcher": 0, "worker": 0}
     ends = []
     while sum(died.values()) < kills:
-        launcher = subprocess.Popen(list(map(str, command)), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        launcher = subprocess.Popen(
+            list(map(str, command)), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
         while launcher.poll() is None:
             time.sleep(rng.uniform(0.5, 6.0))
             whose = rng.choice(("launcher", "worker", "worker"))
@@ -52,12 +55,20 @@ def torture(kills, seed, room):
     same = results(out) == alone(named("mine").experiments(SCALES["quick"]), room / "alone")
     names = ("key", "metric", "split", "step", "corrupted", "condition", "site", "role")
     keys = [tuple(row[name] for name in names) for row in Results(out).rows()]
-    report = {"died": died, "ends": ends, "last": last.returncode, "same": same, "double": len(keys) - len({*keys})}
+    report = {
+        "died": died,
+        "ends": ends,
+        "last": last.returncode,
+        "same": same,
+        "double": len(keys) - len({*keys}),
+    }
     return report | {"left": [path.name for path in out.glob("*.partial")]}
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--kills", type=int, default=20, metavar="N")
     parser.add_argument("--seed", type=int, default=0)
     asked = parser.parse_args()
