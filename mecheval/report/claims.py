@@ -86,7 +86,7 @@ class Finding:
 
 
 def mean(what: str, seeds: Seeds, *, beyond: bool = False) -> Number:
-    """Of fractions. Only a share may be beyond 0 and 100 %."""
+    """Return the mean of fractions over seeds; only a share may be beyond 0 and 100 %."""
     values = np.array(list(seeds.values()))
     if len(values) < LEAST:
         return Number(what, PERCENT, 100 * float(values.sum()), np.nan, np.nan, len(values))
@@ -94,7 +94,9 @@ def mean(what: str, seeds: Seeds, *, beyond: bool = False) -> Number:
 
     half = float(t.ppf(1 - ALPHA / 2, len(values) - 1) * values.std(ddof=1) / np.sqrt(len(values)))
     value = float(values.mean())
-    low, high = (value - half, value + half) if beyond else (max(value - half, 0.0), min(value + half, 1.0))
+    low, high = value - half, value + half
+    if not beyond:
+        low, high = max(low, 0.0), min(high, 1.0)
     return Number(what, PERCENT, 100 * value, 100 * low, 100 * high, len(values))
 
 

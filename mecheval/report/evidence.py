@@ -44,7 +44,8 @@ class Evidence:
 
     def share(self, cell: Cell, role: str, site: str = "blocks.1.block_in") -> Seeds:
         """Return the restored share; a run that loses nothing by the corruption has none."""
-        return self._seeds(cell, Reading(panel="", metric="share", condition="restored", site=site, role=role))
+        place = {"condition": "restored", "site": site, "role": role}
+        return self._seeds(cell, Reading(panel="", metric="share", **place))
 
     def mechanisms(self, cell: Cell) -> list[str]:
         """Return the mechanism of each seed that has a verdict."""

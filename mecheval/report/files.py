@@ -44,7 +44,8 @@ def write_page(study: Study, path: Path, *others: Study) -> Path:
 
 def records(table: DataFrame) -> list[dict[str, Any]]:
     """Return the lines of a table as JSON has them, with None for values that are not finite."""
-    return [{name: _plain(value) for name, value in line.items()} for line in table.to_dict("records")]
+    lines = table.to_dict("records")
+    return [{name: _plain(value) for name, value in line.items()} for line in lines]
 
 
 def _plain(value: Any) -> Any:
