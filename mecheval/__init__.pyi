@@ -43,6 +43,7 @@ from mecheval.runs.run import fit as fit
 from mecheval.runs.run import run as run
 from mecheval.sweeps.recipe import Scale as Scale
 from mecheval.sweeps.recipe import Size as Size
+from mecheval.sweeps.recipe import get_scale as get_scale
 from mecheval.sweeps.recipe import recipe as recipe
 from mecheval.tasks.check import check_task as check_task
 from mecheval.tasks.corruption import corrupt as corrupt

@@ -1,4 +1,4 @@
-"""docs/results says what its tables say: every figure is drawn again, every claim asked again, and compared."""
+"""docs/results is what its tables give: figures and claims are made again and compared."""
 
 import re
 import runpy
