@@ -60,10 +60,10 @@ def _differences(fields: Mapping[str, Any]) -> Iterator[str]:
     if setting is None:
         yield f"nothing was published for {task}"
         return
-    theirs, ours = (tasks.shortest(Spec.parse(text)) for text in (setting, task))
-    if str(theirs) != str(ours):
-        yield f"task={task}, published {theirs}"
-    family = theirs.name
+    reference, ours = (tasks.shortest(Spec.parse(text)) for text in (setting, task))
+    if str(reference) != str(ours):
+        yield f"task={task}, published {reference}"
+    family = reference.name
     if family == "treecall":
         yield "the paper's grammar could not be regenerated: compare shapes, not points"
     steps, epochs = fields.get("train.steps"), fields.get("train.epochs") or _EPOCHS["recall"]
@@ -100,6 +100,7 @@ def _table() -> "DataFrame":
 
     options: dict[str, Any] = {"keep_default_na": False}
     options["dtype"] = dict.fromkeys(("figure", "panel", "variant"), str)
-    options["na_values"] = {name: [""] for name in ("d_model", "lr", "site", "role")}
-    # the default parser may miss the last digit
-    return read_csv(FILE, float_precision="round_trip", **options)
+    options["na_values"] = {name: [""] for name in ("d_model", "site", "role")}
+    # pandas' own parser may miss the last digit
+    exact = {"value": float, "lr": lambda text: float(text or "nan")}
+    return read_csv(FILE, converters=exact, **options)
