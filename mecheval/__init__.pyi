@@ -48,6 +48,7 @@ from mecheval.runs.loggers import register_logger as register_logger
 from mecheval.runs.run import run as run
 from mecheval.sweeps.recipe import Scale as Scale
 from mecheval.sweeps.recipe import Size as Size
+from mecheval.sweeps.recipe import get_scale as get_scale
 from mecheval.sweeps.recipe import recipe as recipe
 from mecheval.sweeps.sweep import SweepOptions as SweepOptions
 from mecheval.sweeps.sweep import sweep as sweep

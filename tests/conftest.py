@@ -31,9 +31,10 @@ def own_names(monkeypatch):
     from mecheval.metrics.readout import metrics
     from mecheval.models.registries import mixers, models
     from mecheval.runs.loggers import loggers
+    from mecheval.sweeps.recipe import recipes
     from mecheval.tasks import tasks
 
-    for registry in (tasks, mixers, models, metrics, loggers):
+    for registry in (tasks, mixers, models, metrics, loggers, recipes):
         registry.names()
         monkeypatch.setattr(registry, "_targets", dict(registry._targets))
 

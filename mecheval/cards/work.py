@@ -6,9 +6,9 @@ from pathlib import Path
 
 from mecheval.cards.experiments import BASELINES, experiments
 from mecheval.cards.subject import Subject
-from mecheval.paper.recipes import Scale
 from mecheval.plugins import isolated_plugins
 from mecheval.sweeps.planned import Outcome, PlannedRun
+from mecheval.sweeps.recipe import Scale
 from mecheval.sweeps.sweep import OPEN, Executor, Sweep, SweepOptions, Watch
 from mecheval.sweeps.worker import work
 

@@ -166,10 +166,10 @@ def _options(
 
 
 def _experiments(recipe: str, scale: str) -> "list[Experiment]":
-    from mecheval.paper.recipes import named, scale_named
+    from mecheval.sweeps.recipe import get_experiments, get_scale, recipes
 
-    known, size = all_of(lambda: named(recipe), lambda: scale_named(scale))
-    return known.experiments(size)
+    _, size = all_of(lambda: recipes.get(recipe), lambda: get_scale(scale))
+    return get_experiments(recipe, size)
 
 
 def _check_where(ray: str | None, slurm: bool) -> None:

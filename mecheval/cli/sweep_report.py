@@ -15,7 +15,6 @@ def write_report(folder: Path) -> "tuple[Study, list[Path]] | None":
     """
     from mecheval.report.drawing import NothingToDraw, draw, figure_of
     from mecheval.report.files import default_files, save, write_page
-    from mecheval.report.parts import all_figures
     from mecheval.report.study import Study
     from mecheval.results.plan import FINISHED
     from mecheval.results.table import Results
@@ -23,7 +22,6 @@ def write_report(folder: Path) -> "tuple[Study, list[Path]] | None":
 
     if not any(run["status"] in FINISHED for run in Results(folder).runs()):
         return None
-    all_figures()
     figures: list[Path] = []
     with working("drawing the figure and the report"):
         study = Study.read(folder)

@@ -178,4 +178,4 @@ def summary_of(target: Any) -> str:
 def _same_definition(old: Any, new: Any) -> bool:
     names = ("__module__", "__qualname__")
     places = [[getattr(target, name, None) for name in names] for target in (old, new)]
-    return places[0] == places[1] and None not in places[0]
+    return old == new or (places[0] == places[1] and None not in places[0])

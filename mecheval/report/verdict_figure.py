@@ -13,7 +13,6 @@ from matplotlib.ticker import PercentFormatter
 from pandas import DataFrame
 
 from mecheval.report import labels as names
-from mecheval.report.drawing import figure
 from mecheval.report.figure import GREY, Sheet, panes
 from mecheval.report.study import Study
 from mecheval.report.tables import choice
@@ -26,7 +25,6 @@ MECHANISMS = {"induction": "#009E73", "association at next_key": "#0072B2", "dir
 MECHANISMS |= {"mixed": "#8C6BB1", "unsolved": "#8C8C8C", "": "#8C8C8C"}
 
 
-@figure("demo")
 def demo(study: Study) -> Sheet:
     table = verdicts(study)
     varied = [name for name in ("task", "model.d_model", "model.layers", "setting") if table[name].nunique() > 1]

@@ -11,13 +11,13 @@ import pytest
 from support.made_runs import MADE, PROVENANCE, behaviour, experiment, finished, grid, planned, sweep, verdict
 
 from mecheval.core.errors import InvalidInput
-from mecheval.paper.recipes import all_recipes
 from mecheval.report.facts import provenance
 from mecheval.report.files import write_page
 from mecheval.report.page import page
 from mecheval.report.study import Study
 from mecheval.results.archive import keep
 from mecheval.runs.pending import PendingRun
+from mecheval.sweeps.recipe import recipe_names
 
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>"
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -51,7 +51,7 @@ def bound(written, tmp_path_factory):
     return write_page(first, root / "report.html", *others)
 
 
-@pytest.mark.parametrize("recipe", all_recipes())
+@pytest.mark.parametrize("recipe", recipe_names())
 def test_a_sweep_in_which_nothing_was_finished_has_its_page(recipe, tmp_path):
     planned(tmp_path, recipe, [experiment()])
     finished(tmp_path, experiment(), status="diverged")

@@ -1,4 +1,4 @@
-"""Sweeps by hand: run folders with the numbers that a test wants, without any training."""
+"""Writes run folders and sweeps with the numbers that a test needs, without any training."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -39,7 +39,7 @@ def behaviour(dev: float, test: float) -> list[dict[str, Any]]:
 def grid(
     clean: float, corrupt: float, shares: Mapping[str, float], site: str = SITE, **other: Any
 ) -> list[dict[str, Any]]:
-    """What comes back at each role, as shares of what was lost."""
+    """Return the rows of a grid; `shares` are what each role restores of what was lost."""
     ends = [
         row("likelihood", value, corrupted="key", condition=name, **other)
         for name, value in (("clean", clean), ("corrupt", corrupt))
@@ -81,7 +81,7 @@ def planned(folder: Path, recipe: str, experiments: Sequence[Experiment], scale:
 
 
 def sweep(folder: Path, recipe: str, experiments: Sequence[Experiment], rows: Callable[[Experiment], Any]) -> Path:
-    """All of them done."""
+    """Write a sweep whose runs are all done."""
     planned(folder, recipe, experiments)
     for one in experiments:
         finished(folder, one, rows(one), said=verdict())

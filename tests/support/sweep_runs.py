@@ -2,11 +2,9 @@
 
 import pytest
 
-import mecheval.paper.recipes  # noqa: F401, registers the built-in ones before a test adds its own
 from mecheval import plugins
 from mecheval.runs.run import run
 from mecheval.sweeps.planned import PlannedRun
-from mecheval.sweeps.recipe import recipes
 from mecheval.sweeps.worker import work
 from support.fault_injection import result, small
 
@@ -40,10 +38,6 @@ def recipe_file(folder, runs=2, steps=12, width=8, batch=4, more=""):
 def own_recipes(monkeypatch, own_names):
     """Remove what a file registers after the test."""
     monkeypatch.setattr(plugins, "_checksums", {})
-    before = dict(recipes)
-    yield
-    recipes.clear()
-    recipes.update(before)
 
 
 def seeds(number, **other):
