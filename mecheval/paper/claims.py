@@ -147,7 +147,7 @@ def _accuracy(found: Evidence, cell: Cell) -> Number:
 
 def _share(found: Evidence, cell: Cell, role: str, site: str = "blocks.1.block_in", where: str = "") -> Number:
     what = " ".join([f"{cell}: share", *([where] if where else []), f"at the {role.replace('_', ' ')}"])
-    return mean(what, found.share(cell, role, site), beyond=True)
+    return mean(what, found.share(cell, role, site), found.share_bounds(cell, role, site))
 
 
 def _mechanisms(found: Evidence, architectures: tuple[str, ...], wanted: str, task: str = "recall") -> Iterator[Number]:

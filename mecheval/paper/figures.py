@@ -217,6 +217,17 @@ def _against(study: Study, pairs: Sequence[tuple[str, Reading, Reading]]) -> Dat
         x, y = (read(study, [side], every_rate=True) for side in sides)
         both = x.assign(x=x["value"], y=y["value"], panel=panel, width=x["model.d_model"], rate=x["train.lr"])
         both["chosen"] = [tuple(line) in best for line in both[[*CELL, "train.lr"]].itertuples(index=False, name=None)]
-        found += both.dropna(subset=["x", "y"]).to_dict("records")
-    wanted = [*CELL, "train.lr", "panel", "x", "y", "width", "rate", "chosen"]
+        dots = _seed_pairs(study, *sides)
+        for line in both.dropna(subset=["x", "y"]).to_dict("records"):
+            x_seeds, y_seeds = dots.get(tuple(line[name] for name in [*CELL, "train.lr"]), ([], []))
+            found.append({**line, "seeds": len(x_seeds), "x_seeds": x_seeds, "y_seeds": y_seeds})
+    wanted = [*CELL, "train.lr", "panel", "x", "y", "width", "rate", "chosen", "seeds", "x_seeds", "y_seeds"]
     return _series(DataFrame(found, columns=wanted))
+
+
+def _seed_pairs(study: Study, x: Reading, y: Reading) -> dict[object, tuple[list[float], list[float]]]:
+    """Return the numbers of both readings by cell and rate, for the runs that have both."""
+    both = x.of(study.rows).set_index("key")
+    both = both.assign(y=y.of(study.rows).set_index("key")["value"]).dropna(subset=["y"])
+    groups = both.groupby([*CELL, "train.lr"])
+    return {cell: (group["value"].tolist(), group["y"].tolist()) for cell, group in groups}

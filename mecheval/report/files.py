@@ -1,7 +1,6 @@
 """Figures and pages as files: pictures, numbers, or Vega-Lite to go on with."""
 
 import json
-import math
 from collections.abc import Callable
 from io import BytesIO
 from pathlib import Path
@@ -13,6 +12,7 @@ from mecheval.core.errors import InvalidInput, StoreError
 from mecheval.report.figure import Sheet, styled
 from mecheval.report.page import figure_page, page
 from mecheval.report.study import Study
+from mecheval.report.tables import json_value
 from mecheval.runs.files import write
 
 _NO_DATE = {"pdf": {"CreationDate": None}, "svg": {"Date": None}, "png": {"Software": None}}
@@ -45,13 +45,7 @@ def write_page(study: Study, path: Path, *others: Study) -> Path:
 
 def records(table: DataFrame) -> list[dict[str, Any]]:
     """As JSON knows them: nothing for what is no number."""
-    return [{name: _plain(value) for name, value in line.items()} for line in table.to_dict("records")]
-
-
-def _plain(value: Any) -> Any:
-    if hasattr(value, "item"):
-        value = value.item()
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    return [{name: json_value(value) for name, value in line.items()} for line in table.to_dict("records")]
 
 
 def _picture(ending: str) -> Callable[[Sheet], bytes]:
