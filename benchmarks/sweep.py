@@ -12,12 +12,12 @@ from benchmarks.line import Job, Line
 from benchmarks.measure import Spread, timed
 from benchmarks.size import Size
 from mecheval.core.errors import RunFailed
-from mecheval.paper.recipes import named, scale_named
 from mecheval.runs.experiment import Experiment
 from mecheval.runs.finished import Run
 from mecheval.runs.pending import PROGRESS, Workplace
 from mecheval.runs.run import run
 from mecheval.sweeps.agenda import Agenda, SweepOptions
+from mecheval.sweeps.recipe import get_experiments, get_scale
 from mecheval.sweeps.sweep import sweep
 
 CAPTION = (
@@ -65,7 +65,7 @@ def _milliseconds(experiments: Sequence[Experiment], count: int) -> float:
 
 
 def resume(size: Size) -> Iterator[Line]:
-    *done, last = named(RECIPE).experiments(scale_named(size.resumed))
+    *done, last = get_experiments(RECIPE, get_scale(size.resumed))
     with tempfile.TemporaryDirectory() as folder:
         runs = Path(folder) / "runs"
         runs.mkdir()

@@ -11,10 +11,10 @@ from mecheval.cards.experiments import baselines
 from mecheval.cards.subject import Subject
 from mecheval.cards.work import Part, carry_out_all, home, parts, to_run
 from mecheval.core.spec import Spec
-from mecheval.paper.recipes import Scale, scale_named
 from mecheval.runs.experiment import Experiment
 from mecheval.runs.files import Damaged, read_json, write, write_json
 from mecheval.sweeps.agenda import cores
+from mecheval.sweeps.recipe import Scale, get_scale
 from mecheval.terminal.sweep_view import board
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ def prepared(
 ) -> tuple[Subject, Scale, list[Part]]:
     """Whose card, how large, and which runs it takes. Nothing is written yet, and what cannot be trusted is refused;
     where nothing is to be run, it was examined before."""
-    size = scale_named(scale) if isinstance(scale, str) else scale
+    size = get_scale(scale) if isinstance(scale, str) else scale
     who = Subject.of(subject, plugins)
     found = parts(who, size, Path(out), workers if workers is not None else cores())
     if to_run(found):

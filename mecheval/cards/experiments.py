@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from mecheval.models.config import ModelConfig
-from mecheval.paper.recipes import Scale
 from mecheval.runs.experiment import Experiment
+from mecheval.sweeps.recipe import Scale
 
 BASELINES = ("attention", "mamba")
 TASKS = ("recall", "treecall")

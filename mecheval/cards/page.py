@@ -11,13 +11,13 @@ from markupsafe import Markup
 from pandas import DataFrame
 
 from mecheval.cards.facts import on_task, watched
-from mecheval.paper.beyond import emergence, training
 from mecheval.report import labels as names
 from mecheval.report.facts import provenance
 from mecheval.report.figure import Sheet
 from mecheval.report.page import percent, rendered, shown
 from mecheval.report.parts.heat import Heat
 from mecheval.report.study import Study
+from mecheval.report.training_figures import emergence, training
 from mecheval.report.verdict_figure import demo
 
 TEMPLATES = Path(__file__).with_name("templates")

@@ -6,10 +6,10 @@ from pathlib import Path
 
 from mecheval.cards.experiments import BASELINES, experiments
 from mecheval.cards.subject import Subject
-from mecheval.paper.recipes import Scale
 from mecheval.plugins import apart
 from mecheval.sweeps.agenda import Agenda, SweepOptions
 from mecheval.sweeps.job import Job, Outcome
+from mecheval.sweeps.recipe import Scale
 from mecheval.sweeps.state import State
 from mecheval.sweeps.sweep import OPEN, Crew, Watch, carry_out
 from mecheval.sweeps.worker import work

@@ -1,6 +1,6 @@
-"""The paper's claims, asked of runs."""
+"""`mecheval claims`: which claims hold for which runs."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,42 +13,46 @@ if TYPE_CHECKING:
 
     from mecheval.report.claims import Finding
 
+Folders = Annotated[
+    list[Path],
+    typer.Argument(metavar="DIR", help="sweeps, kept studies, or folders that contain them"),
+]
 
-@app.command(epilog="Example: mecheval claims runs/figure3-quick")
-def claims(
-    folders: Annotated[list[Path], typer.Argument(metavar="DIR", help="sweeps, kept studies, or folders of those")],
-    as_json: Json = False,
-) -> None:
-    """Says which of the paper's claims hold for the runs of its recipes, by fixed rules, with intervals over seeds."""
-    from mecheval.paper.claims import CLAIMS
-    from mecheval.report.claims import asked, records
 
-    findings = asked(CLAIMS, folders)
+@app.command(epilog="Example: mecheval claims runs")
+def claims(folders: Folders, as_json: Json = False) -> None:
+    """Say which claims hold for the runs of their recipes: fixed rules, intervals over seeds."""
+    from mecheval.report.claims import all_claims, check_claims, to_records
+
+    known = all_claims()
+    findings = check_claims(known, folders)
     if as_json:
-        print_json(records(findings))
+        print_json(to_records(findings))
         return
     from mecheval.terminal import tables as terminal
 
     console = terminal.console()
-    for part in _shown(findings):
+    for part in _lines(findings):
         console.print(part)
-    there = {finding.claim for finding in findings}
-    if missing := dict.fromkeys(claim.recipe for claim in CLAIMS if claim not in there):
-        console.print(
-            f"no runs of {', '.join(missing)}: 'mecheval sweep {next(iter(missing))} --scale small' makes them"
-        )
+    checked = [finding.claim for finding in findings]
+    missing = dict.fromkeys(claim.recipe for claim in known if claim not in checked)
+    if missing:
+        command = f"mecheval sweep {next(iter(missing))} --scale small"
+        console.print(f"no runs of {', '.join(missing)}; '{command}' makes them")
 
 
-def _shown(findings: "list[Finding]") -> "Iterator[RenderableType]":
+def _lines(findings: "Sequence[Finding]") -> "Iterator[RenderableType]":
     from rich.table import Table
     from rich.text import Text
 
     for finding in findings:
         claim = finding.claim
-        yield Text(f"{claim.name} · {claim.where} · {claim.recipe}, scale {finding.scale}: {finding.answer}", "bold")
+        runs = f"{claim.recipe}, scale {finding.scale}"
+        yield Text(f"{claim.name} · {claim.where} · {runs}: {finding.answer}", "bold")
         yield Text(claim.says)
         table = Table(box=None, pad_edge=False, show_header=False)
         for number in finding.numbers:
-            table.add_row(Text(number.what), Text(str(number)), Text(number.bound), Text(number.answer))
+            cells = (number.what, str(number), number.bound, number.answer)
+            table.add_row(*map(Text, cells))
         yield table
         yield ""

@@ -31,11 +31,11 @@ def demo(
     workers: Workers = None,
 ) -> None:
     """Trains seven architectures on a small recall task and says how each of them recalls; minutes on two cores."""
-    from mecheval.paper.recipes import named, scale_named
     from mecheval.sweeps.agenda import SweepOptions
+    from mecheval.sweeps.recipe import get_experiments, get_scale
 
     options = SweepOptions() if workers is None else SweepOptions(workers=workers)
-    experiments = named("demo").experiments(replace(scale_named("quick"), seeds=(seed,)))
+    experiments = get_experiments("demo", replace(get_scale("quick"), seeds=(seed,)))
     folder = out or Path("runs") / f"demo-{seed}"
     _introduce(experiments[0])
     from mecheval.sweeps.sweep import sweep

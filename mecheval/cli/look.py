@@ -133,15 +133,19 @@ def list_(
 
 
 def _print_recipes(as_json: bool) -> None:
-    from mecheval.paper.recipes import all_recipes
+    from mecheval.core.registry import summary_of
+    from mecheval.sweeps.recipe import recipe_names, recipes
     from mecheval.terminal import tables as terminal
 
-    found = [{"name": own.name, "figure": own.figure, "summary": own.summary} for own in all_recipes().values()]
+    lines = []
+    for name in recipe_names():
+        number = name.removeprefix("figure") if name.startswith("figure") else None
+        lines.append({"name": name, "figure": number, "summary": summary_of(recipes.get(name))})
     if as_json:
-        print_json(found)
+        print_json(lines)
         return
-    for own in found:
-        terminal.console().print(terminal.title(str(own["name"]), str(own["summary"])))
+    for line in lines:
+        terminal.console().print(terminal.title(str(line["name"]), str(line["summary"])))
 
 
 @app.command(epilog="Example: mecheval check mamba:d_conv=2")

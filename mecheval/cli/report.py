@@ -1,4 +1,4 @@
-"""Figures and the page, from finished runs."""
+"""`mecheval figure`, `report` and `keep`: figures, pages and archives of finished runs."""
 
 from functools import partial
 from pathlib import Path
@@ -8,26 +8,27 @@ import typer
 
 from mecheval.cli.app import Json, all_of, app, print_json
 
+Name = Annotated[str, typer.Argument(metavar="NAME", help="a recipe's name, or N for the recipe figureN")]
+Runs = Annotated[Path, typer.Option("--runs", metavar="DIR", help="the folder of a sweep of that recipe")]
+Out = Annotated[
+    Path | None,
+    typer.Option("--out", metavar="FILE", help="format by its ending: png pdf svg json csv html"),
+]
 Folders = Annotated[list[Path], typer.Argument(metavar="DIR", help="folders with runs, or with kept studies")]
+Page = Annotated[
+    Path | None,
+    typer.Option("--out", metavar="FILE.html", help="the page [default: DIR/report.html, or ./report.html]"),
+]
 
 
-@app.command(epilog="Example: mecheval figure 3 --runs runs/figure3-quick")
-def figure(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="3 to 13 as in the paper, or cost, demo, emergence, …")],
-    runs: Annotated[Path, typer.Option("--runs", metavar="DIR", help="the folder of the sweep it is drawn from")],
-    out: Annotated[
-        Path | None, typer.Option("--out", metavar="FILE", help="its ending says what: png pdf svg json csv html")
-    ] = None,
-    as_json: Json = False,
-) -> None:
-    """Draws a figure of the paper, or one beyond it, from the runs of its recipe."""
-    from mecheval.report.drawing import draw, named
+@app.command(epilog="Example: mecheval figure emergence --runs runs/emergence-quick")
+def figure(name: Name, runs: Runs, out: Out = None, as_json: Json = False) -> None:
+    """Draw the figure of a recipe from the runs of a sweep."""
+    from mecheval.report.drawing import draw, figure_named
     from mecheval.report.files import check_ending, default_files, records, save
-    from mecheval.report.parts import all_figures
     from mecheval.report.study import Study
 
-    all_figures()
-    named(name)
+    figure_named(name)
     if out:
         check_ending(out)
     sheet = draw(Study.read(runs), name)
@@ -39,18 +40,12 @@ def figure(
         print(path)
 
 
-@app.command(epilog="Example: mecheval report runs/figure3-quick")
-def report(
-    folders: Folders,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out", metavar="FILE.html", help="the page; if left out DIR/report.html, of several report.html"
-        ),
-    ] = None,
-    as_json: Json = False,
-) -> None:
-    """Writes one page about folders of runs: verdicts, figures, training, data, what failed. It needs no network."""
+@app.command(epilog="Example: mecheval report runs/emergence-quick")
+def report(folders: Folders, out: Page = None, as_json: Json = False) -> None:
+    """Write one page about folders of runs: verdicts, figures, training, data and failures.
+
+    The page needs no network.
+    """
     from mecheval.report.facts import counts
     from mecheval.report.files import write_page
     from mecheval.report.study import Study
@@ -61,27 +56,29 @@ def report(
         studies = all_of(*(partial(Study.read, folder) for folder in folders))
         write_page(studies[0], path, *studies[1:])
     if as_json:
-        stamped = any(study.partial for study in studies)
-        print_json({"report": str(path), "partial": stamped, **counts(*studies)})
+        partial_study = any(study.partial for study in studies)
+        print_json({"report": str(path), "partial": partial_study, **counts(*studies)})
     else:
         print(path)
 
 
-@app.command(epilog="Example: mecheval keep runs/figure3-quick --out kept/figure3")
+@app.command(epilog="Example: mecheval keep runs/emergence-quick --out kept/emergence")
 def keep(
     folders: Folders,
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="where the tables will be")],
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="the folder of the tables")],
     as_json: Json = False,
 ) -> None:
-    """Keeps what runs measured, without their weights: 'figure', 'report' and 'compare' read it.
+    """Archive the measurements of runs without their weights; 'figure' and 'report' read them.
 
-    Several folders of the same sweep, kept studies among them, become one study; runs made one by one come to it.
+    Several folders of the same sweep, archives among them, become one study, together with single
+    runs of its experiments.
     """
     from mecheval.results.keep import keep
 
     kept = keep(folders, out)
     size = sum(file.stat().st_size for file in kept.files(out))
+    runs, rows = len(kept.runs), len(kept.rows)
     if as_json:
-        print_json({"out": str(out), "runs": len(kept.runs), "rows": len(kept.rows), "bytes": size})
+        print_json({"out": str(out), "runs": runs, "rows": rows, "bytes": size})
     else:
-        print(f"{out}: {len(kept.runs)} runs, {len(kept.rows):,} measurements, {size / 1000:,.0f} kB")
+        print(f"{out}: {runs} runs, {rows:,} measurements, {size / 1000:,.0f} kB")

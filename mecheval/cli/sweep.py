@@ -22,7 +22,7 @@ Workers = Annotated[
 VERBS = ("status", "retry")  # no recipe has such a name
 
 
-@app.command(epilog="Example: mecheval sweep figure3 --scale quick")
+@app.command(epilog="Example: mecheval sweep emergence --scale quick")
 def sweep(
     recipe: Annotated[
         str, typer.Argument(metavar="RECIPE", help="whose experiments ('list recipes' has them); or status, or retry")
@@ -81,7 +81,7 @@ def _place(recipe: str, folder: Path | None, out: Path | None, scale: str) -> Pa
     if recipe in VERBS:
         if folder is None or out is not None:
             raise InvalidInput(
-                f"'sweep {recipe}' must name a DIR and no --out, as in 'sweep {recipe} runs/figure3-quick'"
+                f"'sweep {recipe}' must name a DIR and no --out, as in 'sweep {recipe} runs/emergence-quick'"
             )
         if not folder.is_dir():
             raise InvalidInput(f"DIR={str(folder)!r} must be a folder with runs")
@@ -103,10 +103,10 @@ def _one_way(ray: str | None, slurm: bool) -> None:
 def _experiments(recipe: str, scale: str) -> "list[Experiment]":
     if recipe in VERBS:
         return []
-    from mecheval.paper.recipes import named, scale_named
+    from mecheval.sweeps.recipe import get_experiments, get_scale, recipes
 
-    found, size = all_of(lambda: named(recipe), lambda: scale_named(scale))
-    return found.experiments(size)
+    _, size = all_of(lambda: recipes.get(recipe), lambda: get_scale(scale))
+    return get_experiments(recipe, size)
 
 
 def _carry_out(agenda: "Agenda", only: Sequence[str], ray: str | None, as_json: bool) -> None:

@@ -185,7 +185,7 @@ def _welch(x: Float64[ndarray, " a"], y: Float64[ndarray, " b"], bounds: Bounds)
     return _student(float(x.mean() - y.mean()), variance, freedom, bounds)
 
 
-def _student(mean: float, variance: float, freedom: float, bounds: Bounds) -> Bounds:
+def _student(mean: float, variance: float, freedom: float | int, bounds: Bounds) -> Bounds:
     from scipy.stats import t
 
     half = t.ppf(1 - ALPHA / 2, freedom) * np.sqrt(variance)

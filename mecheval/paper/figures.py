@@ -1,12 +1,16 @@
-"""Figures 3–13, laid out like the paper's."""
+"""Figures 3 to 13, laid out like the paper's, and that of grandparent queries.
+
+pyproject.toml registers every function as the figure of its name.
+"""
 
 from collections.abc import Sequence
+from typing import Any
 
 from pandas import DataFrame
 
 from mecheval.core.spec import Spec
+from mecheval.paper.comparison import beside
 from mecheval.report import labels as names
-from mecheval.report.drawing import figure
 from mecheval.report.figure import Part, Sheet
 from mecheval.report.parts.heat import Heat
 from mecheval.report.parts.lines import Lines
@@ -16,169 +20,175 @@ from mecheval.report.tables import Reading, behaviour, choice, chosen, ordered, 
 
 LAYER_1 = "blocks.1.block_in"
 WIDTH = "width (d_model)"
-LIKELIHOOD = "Likelihood of the right answer, %"
+LIKELIHOOD = "likelihood of the right answer, %"
+RESTORED = "Restored: the key is corrupted, and the clean input of layer 1 is put back at one token."
+MAMBA_TAPS = "taps of Mamba's convolution"
+ROLES = ("key", "value", "query")
 
 
-def restored(panel: str, site: str, role: str, metric: str = "likelihood", split: str = "test") -> Reading:
-    return Reading(panel=panel, metric=metric, condition="restored", site=site, role=role, split=split)
+def _restored(panel: str, site: str, role: str, metric: str = "likelihood", split: str = "test") -> Reading:
+    place = {"site": site, "role": role, "split": split}
+    return Reading(panel=panel, metric=metric, condition="restored", **place)
 
 
 ENDS = (Reading(panel="Original"), Reading(panel="Corrupted Key", condition="corrupt"))
-FIVE = (*ENDS, *(restored(f"Restored @ {role.title()}", LAYER_1, role) for role in ("key", "value", "query")))
+FIVE = (*ENDS, *(_restored(f"Restored @ {role.title()}", LAYER_1, role) for role in ROLES))
 
 
-@figure("3")
-def associative_recall(study: Study) -> Sheet:
-    return Sheet.of(
-        study,
-        "3",
-        f"Associative recall: {LIKELIHOOD.lower()}",
-        _by_architecture(study, FIVE, "3"),
-        RESTORED,
-        choice(study),
-    )
+def figure3(study: Study) -> Sheet:
+    """Draw which architectures solve associative recall, and how."""
+    parts = _by_architecture(study, "3")
+    title = f"Associative recall: {LIKELIHOOD}"
+    return Sheet.of(study, "figure3", title, parts, RESTORED, choice(study))
 
 
-@figure("7")
-def associative_treecall(study: Study) -> Sheet:
-    parts = _by_architecture(study, FIVE, "7")
-    return Sheet.of(study, "7", f"Associative treecall: {LIKELIHOOD.lower()}", parts, RESTORED, choice(study))
+def figure4a(study: Study) -> Sheet:
+    """Draw Mamba with shorter convolutions on associative recall."""
+    readings = (behaviour(panel="Accuracy"), FIVE[0], FIVE[2], FIVE[4])
+    table = _kernels(read(study, readings, beside=beside("4a")), "d_conv")
+    title = "Mamba with shorter convolutions on associative recall, %"
+    heat = Heat("", table, WIDTH, MAMBA_TAPS)
+    return Sheet.of(study, "figure4a", title, [heat], RESTORED, choice(study))
 
 
-@figure("4a")
-def mamba_kernels(study: Study) -> Sheet:
-    wanted = (behaviour(panel="Accuracy"), ENDS[0], FIVE[2], FIVE[4])
-    table = _kernels(read(study, wanted, figure="4a"), "d_conv")
-    heat = Heat("", table, WIDTH, "taps of Mamba's convolution")
-    return Sheet.of(
-        study, "4a", "Mamba with shorter convolutions on associative recall, %", [heat], RESTORED, choice(study)
-    )
-
-
-@figure("4b")
-def based_kernels(study: Study) -> Sheet:
-    table = _kernels(read(study, [behaviour(panel="Accuracy")], figure="4b"), "kernel")
+def figure4b(study: Study) -> Sheet:
+    """Draw Based with shorter convolutions and a long one on associative recall."""
+    readings = [behaviour(panel="Accuracy")]
+    table = _kernels(read(study, readings, beside=beside("4b")), "kernel")
     heat = Heat("", table, WIDTH, "taps of Based's convolution")
-    return Sheet.of(study, "4b", "Based with other convolutions on associative recall, %", [heat], choice(study))
+    title = "Based with other convolutions on associative recall, %"
+    return Sheet.of(study, "figure4b", title, [heat], choice(study))
 
 
-@figure("8")
-def mamba_kernels_on_treecall(study: Study) -> Sheet:
-    table = _kernels(read(study, FIVE, figure="8"), "d_conv")
-    heat = Heat("", table, WIDTH, "taps of Mamba's convolution")
-    title = "Mamba with shorter convolutions on treecall: likelihood of the right answer, %"
-    return Sheet.of(study, "8", title, [heat], RESTORED, choice(study))
-
-
-@figure("5")
-def mamba_convolutions(study: Study) -> Sheet:
-    conv = "blocks.{}.mixer.conv_out"
-    places = ((0, "value"), (0, "next_key"), (1, "value"))
-    wanted = [restored(f"Restored @ {i}, {r.replace('_', ' ').title()}", conv.format(i), r) for i, r in places]
-    table = read(study, [*ENDS, *wanted], figure="5", every_rate=True)
-    table = table.sort_values(["train.lr", "model.d_model"], ascending=[False, True], kind="stable")
-    table = table.assign(x=table["model.d_model"], y=[f"{rate:.0e}" for rate in table["train.lr"]])
-    table = table.sort_values(
-        "panel", key=lambda p: p.map({r.panel: i for i, r in enumerate([*ENDS, *wanted])}), kind="stable"
-    )
+def figure5(study: Study) -> Sheet:
+    """Draw what Mamba's convolutions restore on associative recall, at every rate."""
+    readings = list(ENDS)
+    for layer, role in ((0, "value"), (0, "next_key"), (1, "value")):
+        panel = f"Restored @ {layer}, {role.replace('_', ' ').title()}"
+        readings.append(_restored(panel, f"blocks.{layer}.mixer.conv_out", role))
+    table = read(study, readings, beside=beside("5", every_rate=True), every_rate=True)
+    table = table.assign(x=table["model.d_model"], y=[f"{r:.0e}" for r in table["train.lr"]])
+    place = {reading.panel: i for i, reading in enumerate(readings)}
+    table = table.assign(place=table["panel"].map(place))
+    by = ["place", "train.lr", "model.d_model"]
+    table = table.sort_values(by, ascending=[True, False, True], kind="stable").drop(columns="place")
+    title = f"Mamba's short convolutions on associative recall: {LIKELIHOOD}"
     note = "Restored: the clean output of the short convolution of a layer put back at one token, for every rate."
-    title = f"Mamba's short convolutions on associative recall: {LIKELIHOOD.lower()}"
-    return Sheet.of(study, "5", title, [Heat("", table, WIDTH, "rate")], note)
+    return Sheet.of(study, "figure5", title, [Heat("", table, WIDTH, "rate")], note)
 
 
-@figure("9")
-def positions(study: Study) -> Sheet:
-    table = read(study, [behaviour()], figure="9")
+def figure7(study: Study) -> Sheet:
+    """Draw which architectures solve associative treecall, and how."""
+    parts = _by_architecture(study, "7")
+    title = f"Associative treecall: {LIKELIHOOD}"
+    return Sheet.of(study, "figure7", title, parts, RESTORED, choice(study))
+
+
+def figure8(study: Study) -> Sheet:
+    """Draw Mamba with shorter convolutions on associative treecall."""
+    table = _kernels(read(study, FIVE, beside=beside("8")), "d_conv")
+    title = f"Mamba with shorter convolutions on treecall: {LIKELIHOOD}"
+    heat = Heat("", table, WIDTH, MAMBA_TAPS)
+    return Sheet.of(study, "figure8", title, [heat], RESTORED, choice(study))
+
+
+def figure9(study: Study) -> Sheet:
+    """Draw every architecture with and without position embeddings."""
+    table = read(study, [behaviour()], beside=beside("9"))
     texts = table["model.architecture"]
+    positions = [names.option(text, "positions") for text in texts]
     table = table.assign(
         panel=[names.architecture(Spec.parse(text).name) for text in texts],
-        series=["with positions" if names.option(text, "positions") else "without positions" for text in texts],
+        series=["with positions" if value else "without positions" for value in positions],
         row=[names.task(text) for text in table["task"]],
         x=table["model.d_model"],
     )
     looks = {"with positions": ("#0072B2", "o"), "without positions": ("#D55E00", "s")}
     lines = Lines("", table, looks, WIDTH, "accuracy on test", dashed=("without positions",))
-    return Sheet.of(study, "9", "With and without position embeddings", [lines], choice(study))
+    title = "With and without position embeddings"
+    return Sheet.of(study, "figure9", title, [lines], choice(study))
 
 
-@figure("10")
-def held_out_pairs(study: Study) -> Sheet:
+def figure10(study: Study) -> Sheet:
+    """Draw accuracy and restored shares on pairs that were never asked in training."""
     dev, test = (behaviour(split=split, panel=split) for split in ("dev", "test"))
-    best = _series(read(study, [dev, test], figure="10a"))
-    shown = {"dev": "dev: pairs of training", "test": "test: pairs never asked before"}
-    best = best.assign(panel=[shown[panel] for panel in best["panel"]], row="")
+    best = _series(read(study, [dev, test], beside=beside("10a")))
+    panels = {"dev": "dev: pairs of training", "test": "test: pairs never asked before"}
+    best = best.assign(panel=[panels[panel] for panel in best["panel"]], row="")
     every = _against(study, [("", dev, test)])
-    shares = [
-        (role, restored("", LAYER_1, role, "share", "dev"), restored("", LAYER_1, role, "share", "test"))
-        for role in ("key", "value", "query")
-    ]
-    found = _against(study, shares).query("-0.5 <= x <= 1.5 and -0.5 <= y <= 1.5")
-    title = "(c) share restored at the input of layer 1, by the token it was put back at"
-    parts: list[Part] = [
-        Lines("(a) at the chosen rates", best, _looks(best), WIDTH, "accuracy"),
-        Points("(b) at every rate, the chosen ones large", every, _looks(every), "dev accuracy", "test accuracy"),
-        Points(title, found, _looks(every), "on dev", "on test", (-0.5, 1.5)),
-    ]
-    note = "(c): only checkpoints that lose by the corruption have a share; shares beyond −50 and 150 % are left out."
-    drawn = [part for part in parts if len(part.table)]
-    return Sheet.of(study, "10", "Pairs that were never asked in training", drawn, note, choice(study))
-
-
-@figure("11")
-def one_layer(study: Study) -> Sheet:
-    return Sheet.of(
-        study, "11", "One layer against two", _by_depth(study, {"recall": "11a", "treecall": "11b"}), choice(study)
+    pairs = []
+    for role in ROLES:
+        sides = (_restored("", LAYER_1, role, "share", split) for split in ("dev", "test"))
+        pairs.append((role, *sides))
+    shares = _against(study, pairs).query("-0.5 <= x <= 1.5 and -0.5 <= y <= 1.5")
+    looks = _looks(every)
+    titles = (
+        "(a) at the chosen rates",
+        "(b) at every rate, the chosen ones large",
+        "(c) share restored at the input of layer 1, by the token it was put back at",
     )
-
-
-@figure("12")
-def layer_of_retrieval(study: Study) -> Sheet:
-    rows = study.rows
-    mine = rows[
-        (rows["metric"] == "share")
-        & (rows["condition"] == "restored")
-        & (rows["role"] == "query")
-        & (rows["split"] == "test")
+    parts: list[Part] = [
+        Lines(titles[0], best, _looks(best), WIDTH, "accuracy"),
+        Points(titles[1], every, looks, "dev accuracy", "test accuracy"),
+        Points(titles[2], shares, looks, "on dev", "on test", (-0.5, 1.5)),
     ]
-    mine = mine[mine["site"].str.endswith(".mixer_out")]
-    mine = mine.assign(panel=[_layers(n) for n in mine["model.layers"]], x=mine["layer"].astype(int))
+    drawn = [part for part in parts if len(part.table)]
+    note = "(c): only checkpoints that lose by the corruption have a share; shares beyond −50 and 150 % are left out."
+    title = "Pairs that were never asked in training"
+    return Sheet.of(study, "figure10", title, drawn, note, choice(study))
+
+
+def figure11(study: Study) -> Sheet:
+    """Draw models of one layer and of two."""
+    parts = _by_depth(study, {"recall": "11a", "treecall": "11b"})
+    return Sheet.of(study, "figure11", "One layer against two", parts, choice(study))
+
+
+def figure12(study: Study) -> Sheet:
+    """Draw accuracy, and what each layer's mixer restores at the query, by number of layers."""
     parts: list[Part] = [*_by_depth(study, {"recall": "12a"})]
-    if len(mine):
-        mine = _series(mine.sort_values(["model.layers", "layer"]))
-        wanted = ["panel", "series", "x", "value", "low", "high", "n", *CELL, "train.lr", "seed"]
+    rows = study.rows
+    for name, value in {"metric": "share", "condition": "restored", "role": "query"}.items():
+        rows = rows[rows[name] == value]
+    rows = rows[(rows["split"] == "test") & rows["site"].str.endswith(".mixer_out")]
+    if len(rows):
+        panels = [_layers(n) for n in rows["model.layers"]]
+        rows = rows.assign(panel=panels, x=rows["layer"].astype(int))
+        rows = _series(rows.sort_values(["model.layers", "layer"]))
+        columns = ["panel", "series", "x", "value", "low", "high", "n", *CELL, "train.lr", "seed"]
         title = (
             "(b) share restored by the mixer's output at the query: every rate and width that loses by the corruption"
         )
-        parts.append(Boxes(title, mine[wanted], _looks(mine), "layer", "restored share"))
-    return Sheet.of(study, "12", "Which layer retrieves, in models of one to three layers", parts, choice(study))
+        parts.append(Boxes(title, rows[columns], _looks(rows), "layer", "restored share"))
+    title = "Which layer retrieves, in models of one to three layers"
+    return Sheet.of(study, "figure12", title, parts, choice(study))
 
 
-@figure("13")
-def siblings(study: Study) -> Sheet:
-    return Sheet.of(study, "13", "Rightmost sibling queries", _by_depth(study, {"treecall": "13"}), choice(study))
+def figure13(study: Study) -> Sheet:
+    """Draw rightmost sibling queries by number of layers."""
+    parts = _by_depth(study, {"treecall": "13"})
+    return Sheet.of(study, "figure13", "Rightmost sibling queries", parts, choice(study))
 
 
-@figure("grandparent")
-def grandparents(study: Study) -> Sheet:
-    return Sheet.of(study, "grandparent", "Grandparent queries", _by_depth(study, {}), choice(study))
+def grandparent(study: Study) -> Sheet:
+    """Draw grandparent queries by number of layers."""
+    return Sheet.of(study, "grandparent", "Grandparent queries", _by_depth(study), choice(study))
 
 
-RESTORED = "Restored: the key is corrupted, and the clean input of layer 1 is put back at one token."
-
-
-def _by_architecture(study: Study, wanted: Sequence[Reading], paper: str) -> list[Heat]:
-    table = read(study, wanted, figure=paper)
-    table = _series(table).assign(x=table["model.d_model"])
+def _by_architecture(study: Study, figure: str) -> list[Heat]:
+    """Return a heat map for each task: architectures down, widths across, the five panels."""
+    table = _series(read(study, FIVE, beside=beside(figure)))
     table = table.assign(y=table["series"])
     tasks = ordered(table["task"])
     return [Heat(names.task(task), table[table["task"] == task], WIDTH, "") for task in tasks]
 
 
-def _by_depth(study: Study, papers: dict[str, str]) -> list[Lines]:
-    """A part for each task: accuracy over widths, a panel for each number of layers."""
+def _by_depth(study: Study, figure_of: dict[str, str] | None = None) -> list[Lines]:
+    """Return a part for each task: accuracy over widths, a panel for each number of layers."""
     parts = []
     for task in study.field("task"):
-        table = read(study, [behaviour()], figure=papers.get(Spec.parse(task).name))
+        figure = (figure_of or {}).get(Spec.parse(task).name)
+        table = read(study, [behaviour()], beside=beside(figure) if figure else None)
         table = _series(table[table["task"] == task].sort_values("model.layers", kind="stable"))
         table = table.assign(panel=[_layers(n) for n in table["model.layers"]], row="")
         parts.append(Lines(names.task(task), table, _looks(table), WIDTH, "accuracy on test"))
@@ -195,37 +205,37 @@ def _kernels(table: DataFrame, option: str) -> DataFrame:
 
 
 def _series(table: DataFrame) -> DataFrame:
-    """In the paper's order, each line with the name of its architecture."""
-    texts = sorted(set(table["model.architecture"]), key=names.order)
-    place = {text: i for i, text in enumerate(texts)}
-    found = table.assign(series=[names.architecture(text) for text in table["model.architecture"]])
-    by = found["model.architecture"].map(place)
-    found = found.assign(x=found["x"] if "x" in found else found["model.d_model"])
-    return found.iloc[by.argsort(kind="stable")]
+    """Sort the lines in the paper's order and name the architecture of each."""
+    texts = table["model.architecture"]
+    place = {text: i for i, text in enumerate(sorted(set(texts), key=names.order))}
+    x = table["x"] if "x" in table else table["model.d_model"]
+    table = table.assign(series=[names.architecture(text) for text in texts], x=x)
+    return table.iloc[texts.map(place).argsort(kind="stable")]
 
 
 def _looks(table: DataFrame) -> dict[str, tuple[str, str]]:
-    texts = sorted(set(table["model.architecture"]), key=names.order)
-    return {names.architecture(text): look for text, look in names.looks(texts).items()}
+    return names.looks_by_name(table["model.architecture"])
 
 
 def _against(study: Study, pairs: Sequence[tuple[str, Reading, Reading]]) -> DataFrame:
-    """One reading against another of the same checkpoints, at every rate."""
-    best = {tuple(line) for line in chosen(study)[[*CELL, "train.lr"]].itertuples(index=False, name=None)}
-    found = []
+    """Return one reading against another of the same checkpoints, at every rate."""
+    by = [*CELL, "train.lr"]
+    best = set(chosen(study)[by].itertuples(index=False, name=None))
+    lines = []
     for panel, *sides in pairs:
         x, y = (read(study, [side], every_rate=True) for side in sides)
-        both = x.assign(x=x["value"], y=y["value"], panel=panel, width=x["model.d_model"], rate=x["train.lr"])
-        both["chosen"] = [tuple(line) in best for line in both[[*CELL, "train.lr"]].itertuples(index=False, name=None)]
+        both = x.assign(x=x["value"], y=y["value"], panel=panel)
+        both = both.assign(width=x["model.d_model"], rate=x["train.lr"])
+        both["chosen"] = [cell in best for cell in both[by].itertuples(index=False, name=None)]
         dots = _seed_pairs(study, *sides)
         for line in both.dropna(subset=["x", "y"]).to_dict("records"):
-            x_seeds, y_seeds = dots.get(tuple(line[name] for name in [*CELL, "train.lr"]), ([], []))
-            found.append({**line, "seeds": len(x_seeds), "x_seeds": x_seeds, "y_seeds": y_seeds})
-    wanted = [*CELL, "train.lr", "panel", "x", "y", "width", "rate", "chosen", "seeds", "x_seeds", "y_seeds"]
-    return _series(DataFrame(found, columns=wanted))
+            x_seeds, y_seeds = dots.get(tuple(line[name] for name in by), ([], []))
+            lines.append({**line, "seeds": len(x_seeds), "x_seeds": x_seeds, "y_seeds": y_seeds})
+    columns = [*by, "panel", "x", "y", "width", "rate", "chosen", "seeds", "x_seeds", "y_seeds"]
+    return _series(DataFrame(lines, columns=columns))
 
 
-def _seed_pairs(study: Study, x: Reading, y: Reading) -> dict[object, tuple[list[float], list[float]]]:
+def _seed_pairs(study: Study, x: Reading, y: Reading) -> dict[Any, tuple[list[float], list[float]]]:
     """Return the numbers of both readings by cell and rate, for the runs that have both."""
     both = x.of(study.rows).set_index("key")
     both = both.assign(y=y.of(study.rows).set_index("key")["value"]).dropna(subset=["y"])

@@ -1,8 +1,9 @@
-"""Claims asked of runs: each has a rule that is written down beforehand, numbers with intervals over seeds, an answer.
+"""Claims about runs: a rule that is fixed beforehand, numbers with intervals over seeds, an answer.
 
-A number is a mean over seeds with Student's interval: seeds are the unit. It answers for itself: its interval is on the
-right side of a bound, on the wrong side, or on both. A claim holds if all its numbers do, and does not hold if one does
-not.
+A number is a mean over seeds with Student's interval: seeds are the unit. Its interval is on the
+right side of a bound, on the wrong side, or on both. A claim holds if all its numbers do, and does
+not hold if one does not. A package registers a function that returns its claims by an entry point
+of the group `mecheval.claims`.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -13,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from mecheval.core.errors import InvalidInput
+from mecheval.core.registry import Registry
 from mecheval.interventions.verdict import UNSOLVED
 from mecheval.metrics.statistics import LEAST, Bounds, contrast, seed_interval
 from mecheval.report import labels
@@ -22,9 +24,11 @@ from mecheval.report.tables import json_value
 from mecheval.results.archive import KEPT
 from mecheval.results.plan import PLAN
 
-HOLDS, FAILS, UNTOLD = "holds", "does not hold", "cannot be told"
-SEEDS = 3  # that an answer needs
+HOLDS, FAILS, UNDECIDED = "holds", "does not hold", "cannot be told"
+SEEDS = 3  # an answer needs so many
 PERCENT, POINTS, COUNT = "%", "points", "seeds"
+
+claims = Registry("claim")  # functions that return claims
 
 
 @dataclass(frozen=True)
@@ -38,7 +42,7 @@ class Number:
     high: float
     seeds: int
     bound: str = ""
-    answer: str = UNTOLD
+    answer: str = UNDECIDED
 
     def __str__(self) -> str:
         if self.unit == COUNT:
@@ -47,27 +51,29 @@ class Number:
             return "not measured"
         sign = "+" if self.unit == POINTS else ""
         ends = f" [{self.low:{sign}.1f}, {self.high:{sign}.1f}]" if self.seeds >= LEAST else ""
-        return f"{self.value:{sign}.1f} {self.unit}{ends}, {self.seeds} seed{'s' if self.seeds > 1 else ''}"
+        seeds = f"{self.seeds} seed{'s' * (self.seeds > 1)}"
+        return f"{self.value:{sign}.1f} {self.unit}{ends}, {seeds}"
 
 
 @dataclass(frozen=True)
 class Claim:
-    """`says` is the paper's, at `where`; `rule` is ours; `recipe` makes the runs that `ask` reads."""
+    """A statement, its source and our rule for it; `numbers` reads the runs of `recipe`."""
 
     name: str
     recipe: str
     where: str
     says: str
     rule: str
-    ask: Callable[[Evidence], Iterable[Number]]
+    numbers: Callable[[Evidence], Iterable[Number]]
 
-    def found(self, study: Study) -> "Finding":
-        return Finding(self, study.scale, list(self.ask(Evidence(study))))
+    def check(self, study: Study) -> "Finding":
+        """Return the answer that a study gives."""
+        return Finding(self, study.scale, list(self.numbers(Evidence(study))))
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What runs of a scale say to a claim."""
+    """A claim and the numbers of runs of a scale."""
 
     claim: Claim
     scale: str | None
@@ -75,78 +81,91 @@ class Finding:
 
     @property
     def answer(self) -> str:
-        said = {number.answer for number in self.numbers}
-        if FAILS in said:
+        answers = {number.answer for number in self.numbers}
+        if FAILS in answers:
             return FAILS
-        return HOLDS if said == {HOLDS} else UNTOLD
+        return HOLDS if answers == {HOLDS} else UNDECIDED
 
 
 def mean(what: str, seeds: Seeds, bounds: Bounds = (0.0, 1.0)) -> Number:
     """Return the mean of fractions over seeds; `bounds` are what is possible for it."""
     values = list(seeds.values())
     if len(values) < LEAST:
-        return Number(what, PERCENT, 100 * sum(values), np.nan, np.nan, len(values))
+        return Number(what, PERCENT, 100 * float(sum(values)), np.nan, np.nan, len(values))
     low, high = seed_interval(values, bounds)
     return Number(what, PERCENT, 100 * float(np.mean(values)), 100 * low, 100 * high, len(values))
 
 
 def difference(what: str, a: Seeds, b: Seeds) -> Number:
-    """Of a less b, pair by pair where the seeds are the same."""
+    """Return the difference a − b, over pairs of equal seeds where there are any."""
     if (seeds := min(len(a), len(b))) < LEAST:
         return Number(what, POINTS, np.nan, np.nan, np.nan, 0)
     found = contrast(a, b, bounds=(-1.0, 1.0))
     return Number(what, POINTS, 100 * found.difference, 100 * found.low, 100 * found.high, seeds)
 
 
-def agreed(what: str, wanted: str, mechanisms: Sequence[str]) -> Number:
-    """All seeds must have the wanted mechanism. A model that has not learned the task has none to be told."""
-    number = Number(what, COUNT, float(mechanisms.count(wanted)), np.nan, np.nan, len(mechanisms))
-    other = any(found not in (wanted, UNSOLVED) for found in mechanisms)
-    return _bounded(number, wanted, number.value == number.seeds, other)
+def agreed(what: str, mechanism: str, mechanisms: Sequence[str]) -> Number:
+    """Count the seeds with a mechanism; it holds for all of them or not at all.
+
+    A model that has not learned the task has no mechanism and decides nothing.
+    """
+    count = float(mechanisms.count(mechanism))
+    number = Number(what, COUNT, count, np.nan, np.nan, len(mechanisms))
+    others = set(mechanisms) - {mechanism, UNSOLVED}
+    return _decided(number, mechanism, count == number.seeds, bool(others))
 
 
 def at_least(bound: int, number: Number) -> Number:
-    return _bounded(number, f"≥ {bound}", number.low >= bound, number.high < bound)
+    """Decide whether a number is at least a bound, by its interval."""
+    return _decided(number, f"≥ {bound}", number.low >= bound, number.high < bound)
 
 
 def at_most(bound: int, number: Number) -> Number:
-    return _bounded(number, f"≤ {bound}", number.high <= bound, number.low > bound)
+    """Decide whether a number is at most a bound, by its interval."""
+    return _decided(number, f"≤ {bound}", number.high <= bound, number.low > bound)
 
 
-def _bounded(number: Number, bound: str, holds: bool, fails: bool) -> Number:
-    answer = UNTOLD if number.seeds < SEEDS else HOLDS if holds else FAILS if fails else UNTOLD
-    return replace(number, bound=bound, answer=answer)
+def _decided(number: Number, bound: str, holds: bool, fails: bool) -> Number:
+    answer = HOLDS if holds else FAILS if fails else UNDECIDED
+    return replace(number, bound=bound, answer=answer if number.seeds >= SEEDS else UNDECIDED)
 
 
-def asked(claims: Sequence[Claim], folders: Sequence[Path]) -> list[Finding]:
-    """Of every sweep or kept study among the folders and right below them, in the order of the claims."""
-    studies = [Study.read(folder) for folder in _studies(folders)]
-    return [claim.found(study) for claim in claims for study in studies if study.recipe == claim.recipe]
+def all_claims() -> list[Claim]:
+    """Return every registered claim."""
+    return [claim for name in claims.names() for claim in claims.get(name)()]
 
 
-def records(findings: Sequence[Finding]) -> list[dict[str, Any]]:
-    """For programs."""
-    return [
-        {
-            **{name: getattr(finding.claim, name) for name in ("name", "recipe", "where", "says", "rule")},
-            "scale": finding.scale,
-            "answer": finding.answer,
-            "numbers": [
-                {name: json_value(value) for name, value in asdict(number).items()} for number in finding.numbers
-            ],
-        }
-        for finding in findings
-    ]
+def check_claims(claims: Sequence[Claim], folders: Sequence[Path]) -> list[Finding]:
+    """Check claims, in their order, against every study in the folders and right below them."""
+    studies = [Study.read(folder) for folder in _study_folders(folders)]
+    findings = []
+    for claim in claims:
+        findings += [claim.check(study) for study in studies if study.recipe == claim.recipe]
+    return findings
 
 
-def _studies(folders: Sequence[Path]) -> list[Path]:
-    found = []
+def to_records(findings: Sequence[Finding]) -> list[dict[str, Any]]:
+    """Return findings as JSON has them."""
+    records = []
+    for finding in findings:
+        claim = finding.claim
+        record = {n: getattr(claim, n) for n in ("name", "recipe", "where", "says", "rule")}
+        record |= {"scale": finding.scale, "answer": finding.answer, "numbers": []}
+        for number in finding.numbers:
+            fields = asdict(number).items()
+            record["numbers"].append({n: json_value(value) for n, value in fields})
+        records.append(record)
+    return records
+
+
+def _study_folders(folders: Sequence[Path]) -> list[Path]:
+    result = []
     for folder in folders:
         if not folder.is_dir():
             raise InvalidInput(f"DIR={str(folder)!r} must be a folder with runs")
-        inner = [folder, *sorted(folder.iterdir())]
-        own = [place for place in inner if any((place / name).exists() for name in (PLAN, KEPT))]
-        if not own:
+        places = [folder, *sorted(folder.iterdir())]
+        studies = [p for p in places if (p / PLAN).exists() or (p / KEPT).exists()]
+        if not studies:
             raise InvalidInput(f"DIR={str(folder)!r} has no sweep in it")
-        found += own
-    return found
+        result += studies
+    return result

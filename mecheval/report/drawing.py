@@ -1,54 +1,52 @@
-"""Which figures there are: a function of a study each, by the name that `mecheval figure` takes."""
+"""Figures by the name of the recipe whose runs they show.
 
-from collections.abc import Callable
+A figure is a function from a study to a sheet. Ours are registered below, those of a package by
+entry points of the group `mecheval.figures`.
+"""
 
 from mecheval.core.errors import InvalidInput
-from mecheval.core.options import did_you_mean
+from mecheval.core.registry import Registry
 from mecheval.report.figure import Sheet
 from mecheval.report.study import Study
 
-Draw = Callable[[Study], Sheet]
-figures: dict[str, Draw] = {}
+figures = Registry("figure", given=("study",))
+figures.add("demo", "mecheval.report.verdict_figure:demo")
+figures.add("emergence", "mecheval.report.training_figures:emergence")
+figures.add("cost", "mecheval.report.training_figures:cost")
 
 
 class NothingToDraw(InvalidInput):
-    """No run of a study has come to what its figure shows."""
+    """No run of a study has measured what its figure shows."""
 
     def __init__(self, study: Study) -> None:
-        super().__init__(f"DIR={str(study.folder)!r} has no finished run: nothing can be drawn")
+        super().__init__(f"DIR={str(study.folder)!r} has no finished run to draw")
 
 
-def figure(name: str) -> Callable[[Draw], Draw]:
-    """Registers what draws the runs of the recipe `figure<name>`, or of the recipe of that very name."""
-
-    def register(draw: Draw) -> Draw:
-        figures[name] = draw
-        return draw
-
-    return register
-
-
-def named(name: str) -> str:
-    """A figure's name: `3` and `figure3` are the same."""
-    short = name.removeprefix("figure")
-    if short not in figures:
-        raise InvalidInput(f"no figure named {name!r}{did_you_mean(short, figures)}")
-    return short
+def figure_named(name: str) -> str:
+    """Return the registered name of a figure; a number is short for `figure` and that number."""
+    full = f"figure{name}" if name[:1].isdigit() else name
+    figures.get(full)  # refuses an unknown name
+    return full
 
 
 def figure_of(recipe: str | None) -> str | None:
-    """The figure that a recipe's runs are for, if there is one."""
-    short = (recipe or "").removeprefix("figure")
-    return short if short in figures else None
+    """Return the figure that shows the runs of a recipe, if there is one."""
+    return recipe if recipe in figures.names() else None
 
 
 def draw(study: Study, name: str) -> Sheet:
-    """Refuses runs that are of another recipe: they have not what the figure shows."""
-    wanted = named(name)
+    """Draw a figure from the runs of its recipe; refuse runs of another recipe."""
+    full = figure_named(name)
+    folder = f"DIR={str(study.folder)!r}"
     if study.recipe is None:
-        raise InvalidInput(f"DIR={str(study.folder)!r} is no sweep: figure {wanted} is drawn from one of its recipe")
-    there = figure_of(study.recipe)
-    if there != wanted:
-        hint = f"; 'mecheval figure {there} --runs {study.folder}' draws it" if there else ""
-        raise InvalidInput(f"DIR={str(study.folder)!r} is a sweep of {study.recipe}, not of figure {wanted}{hint}")
-    return figures[wanted](study)
+        raise InvalidInput(f"{folder} is not a sweep; {full} is drawn from a sweep of its recipe")
+    if study.recipe != full:
+        command = f"mecheval figure {short_name(study.recipe)} --runs {study.folder}"
+        hint = f"; '{command}' draws it" if figure_of(study.recipe) else ""
+        raise InvalidInput(f"{folder} is a sweep of {study.recipe}, not of {full}{hint}")
+    return figures.get(full)(study)
+
+
+def short_name(recipe: str) -> str:
+    """Return the number of a numbered figure, or the name of another."""
+    return recipe.removeprefix("figure")

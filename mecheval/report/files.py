@@ -1,4 +1,4 @@
-"""Figures and pages as files: pictures, numbers, or Vega-Lite to go on with."""
+"""Figures and pages as files: pictures, tables, Vega-Lite specifications and HTML."""
 
 import json
 from collections.abc import Callable
@@ -19,12 +19,12 @@ _NO_DATE = {"pdf": {"CreationDate": None}, "svg": {"Date": None}, "png": {"Softw
 
 
 def save(sheet: Sheet, path: Path) -> None:
-    """As its ending says; the same figure gives the same bytes."""
+    """Write a figure in the format of the path's ending; equal figures give equal bytes."""
     _write(path, _WAYS[check_ending(path)](sheet))
 
 
 def check_ending(path: Path) -> str:
-    """Which kind of file a path asks for."""
+    """Return the ending of a path; refuse one that no format has."""
     ending = path.suffix.removeprefix(".").lower()
     if ending not in _WAYS:
         raise InvalidInput(f"out={str(path)!r} must end in .{', .'.join(_WAYS)}")
@@ -32,20 +32,20 @@ def check_ending(path: Path) -> str:
 
 
 def default_files(sheet: Sheet) -> list[Path]:
-    """`figure3-quick.png` and `.pdf`, here."""
-    stem = f"figure{sheet.name}" if sheet.name[0].isdigit() else sheet.name
-    return [Path(f"{stem}-{sheet.scale}.{ending}") for ending in ("png", "pdf")]
+    """Return `demo-quick.png` and `demo-quick.pdf` in the current folder, for the figure `demo`."""
+    return [Path(f"{sheet.name}-{sheet.scale}.{ending}") for ending in ("png", "pdf")]
 
 
 def write_page(study: Study, path: Path, *others: Study) -> Path:
-    """About one study, or about it and others."""
+    """Write the page about one study, or about it and others."""
     _write(path, page(study, *others, place=path.parent).encode())
     return path
 
 
 def records(table: DataFrame) -> list[dict[str, Any]]:
-    """As JSON knows them: nothing for what is no number."""
-    return [{name: json_value(value) for name, value in line.items()} for line in table.to_dict("records")]
+    """Return the lines of a table as JSON has them, with None for values that are not finite."""
+    lines = table.to_dict("records")
+    return [{name: json_value(value) for name, value in line.items()} for line in lines]
 
 
 def _picture(ending: str) -> Callable[[Sheet], bytes]:

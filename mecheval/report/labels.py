@@ -1,6 +1,6 @@
 """Names, order, colours and markers of architectures, tasks and mechanisms in figures and pages."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from mecheval.core.errors import InvalidInput
@@ -106,3 +106,9 @@ def seed_count(k: int, n: int) -> str:
 
 def _options(options: Mapping[str, Scalar]) -> list[str]:
     return [f"{name}={print_scalar(value)}" for name, value in options.items()]
+
+
+def looks_by_name(texts: Iterable[str]) -> dict[str, tuple[str, str]]:
+    """Return colour and marker of architectures by display name, in the order of figures."""
+    different = sorted(set(texts), key=order)
+    return {architecture(text): look for text, look in looks(different).items()}

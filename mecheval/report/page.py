@@ -17,16 +17,16 @@ from markupsafe import Markup
 from pandas import DataFrame
 
 from mecheval.core.errors import InvalidInput
-from mecheval.paper.beyond import emergence, training
 from mecheval.report import facts
 from mecheval.report import labels as names
 from mecheval.report.drawing import NothingToDraw, draw, figure_of
 from mecheval.report.figure import Sheet, styled
-from mecheval.report.parts import all_figures
 from mecheval.report.study import Study
+from mecheval.report.training_figures import emergence, training
 from mecheval.report.verdict_figure import demo
 from mecheval.report.verdicts import verdicts
 from mecheval.results.archive import KEPT
+from mecheval.sweeps.recipe import figure_order
 
 TEMPLATES = Path(__file__).with_name("templates")
 MOST = 8_000_000  # bytes of a table that is put into the page
@@ -39,8 +39,7 @@ def page(*studies: Study, place: Path = Path()) -> str:
 
     `place` is the folder that the page will be in. Everything that comes from files is escaped.
     """
-    all_figures()
-    labelled = _labelled(sorted(studies, key=_order))
+    labelled = _labelled(sorted(studies, key=lambda study: figure_order(study.recipe)))
     scale = studies[0].scale if len({study.scale for study in studies}) == 1 else None
     name = _name(studies[0]) if len(studies) == 1 else f"{len(studies)} studies"
     return rendered(
@@ -72,11 +71,6 @@ def rendered(template: str, folder: Path = TEMPLATES, **values: Any) -> str:
 
 def percent(value: Any, digits: int = 1) -> str:
     return "–" if value is None or value != value else f"{round(100 * value, digits) + 0.0:.{digits}f} %"  # no −0
-
-
-def _order(study: Study) -> tuple[bool, int, str]:
-    number = (figure_of(study.recipe) or "").rstrip("ab")
-    return (False, int(number), str(study.recipe)) if number.isdigit() else (True, 0, "")
 
 
 def _labelled(studies: Sequence[Study]) -> dict[str, Study]:
@@ -124,7 +118,7 @@ def _sheets(study: Study) -> list[Sheet]:
     found = [_figure(study)]
     if len(study.curves):
         found.append(training(study))
-    if figure_of(study.recipe) != "emergence" and _on_the_way(study.rows):
+    if study.recipe != "emergence" and _on_the_way(study.rows):
         found.append(emergence(study))
     return found
 
@@ -159,12 +153,8 @@ def still(sheet: Sheet) -> str:
 
 def _short(sheets: Sequence[Sheet], verdict: DataFrame) -> list[dict[str, Any]]:
     """Tables that a browser can save."""
-    tables = {_file_name(sheet): sheet.table() for sheet in sheets} | {"verdicts": verdict}
+    tables = {sheet.name: sheet.table() for sheet in sheets} | {"verdicts": verdict}
     return [_download(name, table, compressed=len(table) > LONG) for name, table in tables.items()]
-
-
-def _file_name(sheet: Sheet) -> str:
-    return f"figure{sheet.name}" if sheet.name[0].isdigit() else sheet.name
 
 
 def _long(study: Study) -> list[dict[str, Any]]:

@@ -8,7 +8,7 @@ seeds with several, cut to what is possible for the metric.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -16,8 +16,10 @@ import numpy as np
 from pandas import DataFrame, Series, concat
 
 from mecheval.metrics.statistics import ANY, BOUNDS, Bounds, seed_interval
-from mecheval.paper.comparison import compared
 from mecheval.report.study import CELL, OUTCOMES, Study, outcomes
+
+# published numbers of a table's lines, NaN where there is none, and the reasons why not
+Beside = Callable[[Study, DataFrame], tuple[Sequence[float], Sequence[str]]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,11 +91,16 @@ def at_chosen(study: Study, rows: DataFrame) -> DataFrame:
 
 
 def read(
-    study: Study, readings: Sequence[Reading], *, figure: str | None = None, every_rate: bool = False
+    study: Study,
+    readings: Sequence[Reading],
+    *,
+    beside: Beside | None = None,
+    every_rate: bool = False,
 ) -> DataFrame:
-    """A line for each reading and cell, also of those that came to nothing; for each rate, too, if all are wanted.
+    """Return a line for each reading and cell, also of cells that were not measured.
 
-    `figure` is the paper's whose numbers are set beside ours, where the settings are the same.
+    With `every_rate` there is a line for each rate, too. `beside` gives the published number of
+    each line, or the reason why it has none.
     """
     by = [*CELL, "train.lr"] if every_rate else list(CELL)
     cells = _counted(study, by)
@@ -106,7 +113,9 @@ def read(
         parts.append(part.assign(**asdict(reading)))
     table = concat(parts, ignore_index=True)
     table["state"] = [_state(line) for line in table.to_dict("records")]
-    return compared(study, table, figure, every_rate)
+    published, why = beside(study, table) if beside else ([np.nan] * len(table), [""] * len(table))
+    table = table.assign(published=np.array(published, dtype=float))
+    return table.assign(difference=table["value"] - table["published"], why=why)
 
 
 def averaged(rows: DataFrame, by: Sequence[str]) -> DataFrame:

@@ -16,7 +16,6 @@ from matplotlib.ticker import PercentFormatter
 from pandas import DataFrame
 
 from mecheval.report import labels
-from mecheval.report.drawing import figure
 from mecheval.report.figure import GREY, Sheet, panes
 from mecheval.report.study import Study
 from mecheval.report.tables import choice
@@ -38,7 +37,6 @@ HATCHED: dict[str, Any] = {"facecolor": "#f4f4f4", "edgecolor": "#a8a8a8", "hatc
 DOTS: dict[str, Any] = {"s": 9, "color": labels.INK, "linewidths": 0.4, "edgecolors": "white"}
 
 
-@figure("demo")
 def demo(study: Study) -> Sheet:
     table = verdicts(study)
     fields = ("task", "model.d_model", "model.layers", "setting")

@@ -1,28 +1,32 @@
-"""A recipe is a function that yields the experiments of a figure, as large as a scale says."""
+"""Recipes yield the experiments of a study; a scale says how large they are.
 
+Both are registered by name: ours below, those of a package by entry points of the groups
+`mecheval.recipes` and `mecheval.scales`, those of a file given by --plugin by `@recipe("name")`.
+"""
+
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any
 
-from mecheval.core.errors import InvalidInput
+from mecheval.core.registry import Registry
 from mecheval.core.spec import Scalar, Spec
 from mecheval.models.config import build_architecture
 from mecheval.runs.experiment import Experiment
 from mecheval.tasks import tasks
 
 ARCHITECTURES = ("attention", "based", "mamba", "delta_net", "hyena", "h3", "base_conv")
-MAMBAS = tuple(f"mamba:d_conv={taps}" for taps in range(5))
-LINEAR = {"train.schedule": "linear"}  # §4.1 says cosine; figures 10 and 13 were run so
 Rates = Sequence[float] | Mapping[str, Sequence[float]]  # for all, or by architecture
 
 
 @dataclass(frozen=True, kw_only=True)
 class Size:
-    """Of the experiments on one task: `options` are the task's, `fields` are of every experiment (`train.batch`, …).
+    """The size of the experiments on one task.
 
-    `usual` rates, if any, are those of figures that are not about width; `more_seeds` are of the widest models, beside
-    the scale's.
+    `options` are the task's, `fields` are set in every experiment (`train.batch`, …). Recipes that
+    do not compare widths use the `usual` rates, if there are any; the widest models also have
+    `more_seeds`.
     """
 
     widths: Sequence[int]
@@ -33,24 +37,26 @@ class Size:
     more_seeds: Sequence[int] = ()
 
     def rates_of(self, architecture: str) -> Sequence[float]:
-        """An architecture of somebody else's is tried at every rate."""
+        """Return the rates of an architecture; one that is not listed is tried at every rate."""
         if not isinstance(self.rates, Mapping):
             return self.rates
         every = sorted({rate for rates in self.rates.values() for rate in rates})
         return self.rates.get(Spec.parse(architecture).name, every)
 
     def fields_of(self, architecture: str) -> Mapping[str, Any]:
-        """A whole model of somebody else's keeps its own start."""
+        """Return the fields of an architecture; a third-party model keeps its own initialisation."""
         if not build_architecture(architecture).whole:
             return self.fields
-        return {name: value for name, value in self.fields.items() if not name.startswith("model.init.")}
+        return {n: value for n, value in self.fields.items() if not n.startswith("model.init.")}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Scale:
-    """How large the experiments of a recipe are. `grammars` are figure 7's, `lengths` and `tokens` of a step `cost`'s.
+    """The size of the experiments of a recipe.
 
-    Figures that are not about width have all widths and rates only where `every_width` is set.
+    `grammars` are tasks for recipes that compare several; `lengths` of documents and `tokens` of a
+    step are for recipes that measure cost. Recipes that do not compare widths have all widths and
+    rates only if `every_width` is set.
     """
 
     name: str
@@ -69,21 +75,27 @@ class Scale:
         layers: Sequence[int] = (2,),
         fields: Mapping[str, Any] | None = None,
     ) -> Iterator[Experiment]:
-        """Every architecture, width, number of layers, rate and seed. What is asked for here wins over the scale."""
+        """Yield every architecture, width, depth, rate and seed; `fields` override the scale's."""
         spec, size = self._sized(task)
         for architecture, width, depth in product(architectures, size.widths, layers):
-            more = size.more_seeds if width == max(size.widths) else ()
-            for rate, seed in product(size.rates_of(architecture), dict.fromkeys((*self.seeds, *more))):
-                own = {"task": str(spec), "model.architecture": architecture, "model.d_model": width}
-                own |= {"model.layers": depth, "train.lr": rate, "seed": seed}
-                yield Experiment.of({**own, **size.fields_of(architecture), **(fields or {})})
+            model = {"model.architecture": architecture, "model.d_model": width}
+            model["model.layers"] = depth
+            others = {**size.fields_of(architecture), **(fields or {})}
+            for rate, seed in product(size.rates_of(architecture), self.seeds_of(size, width)):
+                varied = {"task": str(spec), **model, "train.lr": rate, "seed": seed}
+                yield Experiment.of({**varied, **others})
+
+    def seeds_of(self, size: Size, width: int) -> Sequence[int]:
+        """Return the seeds of models of a width."""
+        more = size.more_seeds if width == max(size.widths) else ()
+        return list(dict.fromkeys((*self.seeds, *more)))
 
     def widest(self) -> "Scale":
-        """The same with the largest width alone."""
+        """Return the same scale with the largest width alone."""
         return self._with(lambda size: replace(size, widths=(max(size.widths),)))
 
     def aside(self) -> "Scale":
-        """For figures that are not about width: the widest models at their usual rates."""
+        """Return the scale of recipes that do not compare widths: the widest at usual rates."""
         if self.every_width:
             return self
         return self.widest()._with(lambda size: replace(size, rates=size.usual or size.rates))
@@ -91,51 +103,52 @@ class Scale:
     def _with(self, change: Callable[[Size], Size]) -> "Scale":
         return replace(self, recall=change(self.recall), treecall=change(self.treecall))
 
-    @property
-    def _sizes(self) -> Mapping[str, Size]:
-        return {"recall": self.recall, "treecall": self.treecall}
-
     def _sized(self, task: str) -> tuple[Spec, Size]:
-        """A task of somebody else's is trained as recall is."""
+        """Return a task with the scale's options; a third-party task is trained as recall is."""
         spec = tasks.expand(Spec.parse(task))
-        if spec.name not in self._sizes:
+        if spec.name not in ("recall", "treecall"):
             return spec, self.recall
-        size = self._sizes[spec.name]
+        size = self.recall if spec.name == "recall" else self.treecall
         return Spec(spec.name, {**size.options, **spec.options}), size
 
 
-Make = Callable[[Scale], Iterator[Experiment]]
+Recipe = Callable[[Scale], Iterator[Experiment]]
+
+recipes = Registry("recipe", given=("scale",))
+for _name in ("cost", "demo", "emergence"):
+    recipes.add(_name, f"mecheval.sweeps.builtin:{_name}")
+
+scales = Registry("scale")
+for _name in ("quick", "small"):
+    scales.add(_name, f"mecheval.sweeps.builtin:{_name}")
 
 
-@dataclass(frozen=True)
-class Recipe:
-    """`figure` is the paper's, if it has one; the first line of `make`'s text says what it is about."""
+def recipe(name: str) -> Callable[[Recipe], Recipe]:
+    """Register a function from a scale to experiments; its first line of text is the summary."""
 
-    name: str
-    make: Make
-    figure: str | None = None
-
-    @property
-    def summary(self) -> str:
-        return (self.make.__doc__ or "").strip().partition("\n")[0]
-
-    def experiments(self, scale: Scale) -> list[Experiment]:
-        """Each once, in the order of the recipe."""
-        return list({experiment.key: experiment for experiment in self.make(scale)}.values())
-
-
-recipes: dict[str, Recipe] = {}
-
-
-def recipe(name: str, figure: str | None = None) -> Callable[[Make], Recipe]:
-    """Registers a function under a name; yours, in a file given by --plugin, like ours."""
-    if name in ("status", "retry"):
-        raise InvalidInput(f"name={name!r} is taken: 'mecheval sweep {name}' means something else")
-    if name in recipes:
-        raise InvalidInput(f"name={name!r} is taken: there is a recipe of that name already")
-
-    def register(make: Make) -> Recipe:
-        recipes[name] = Recipe(name, make, figure)
-        return recipes[name]
+    def register(function: Recipe) -> Recipe:
+        recipes.add(name, function)
+        return function
 
     return register
+
+
+def get_experiments(recipe: str, scale: Scale) -> list[Experiment]:
+    """Return the experiments of a recipe, each once, in the order of the recipe."""
+    return list({one.key: one for one in recipes.get(recipe)(scale)}.values())
+
+
+def get_scale(name: str) -> Scale:
+    """Return the scale of a name: quick, small or another that is registered."""
+    return scales.get(name)()
+
+
+def recipe_names() -> list[str]:
+    """Return the recipes of numbered figures in their order, then the others by name."""
+    return sorted(sorted(recipes.names()), key=figure_order)
+
+
+def figure_order(recipe: str | None) -> tuple[bool, int, str]:
+    """Return a sort key: numbered figures come first, all other recipes are equal."""
+    match = re.fullmatch(r"figure(\d+)(\w*)", recipe or "")
+    return (False, int(match[1]), match[2]) if match else (True, 0, "")
