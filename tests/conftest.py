@@ -28,9 +28,10 @@ install_import_hook(checked_modules(), "support.typecheck.checked")
 def own_names(monkeypatch):
     """What a test registers is gone after it."""
     from mecheval.models.registries import mixers, models
+    from mecheval.sweeps.recipe import recipes
     from mecheval.tasks import tasks
 
-    for registry in (tasks, mixers, models):
+    for registry in (tasks, mixers, models, recipes):
         registry.names()
         monkeypatch.setattr(registry, "_targets", dict(registry._targets))
 

@@ -7,13 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from mecheval.paper.claims import CLAIMS
-from mecheval.report.claims import SEEDS, Claim, Finding, asked
-from mecheval.report.drawing import draw, figure_of
+from mecheval.report.claims import SEEDS, Claim, Finding, check_claims
+from mecheval.report.drawing import draw, figure_of, short_name
 from mecheval.report.facts import provenance
 from mecheval.report.figure import Sheet
 from mecheval.report.files import save
 from mecheval.report.page import page
-from mecheval.report.parts import all_figures
 from mecheval.report.study import Study
 from mecheval.results.archive import KEPT
 
@@ -33,7 +32,6 @@ def folders() -> list[Path]:
 
 
 def sheet(study: Study) -> Sheet:
-    all_figures()
     name = figure_of(study.recipe)
     assert name, f"{study.folder} is of no figure"
     return draw(study, name)
@@ -51,7 +49,7 @@ def words() -> dict[str, Any]:
 @cache
 def findings() -> dict[str, list[Finding]]:
     """Of each claim, at `small` and, where any number of it has seeds enough for an answer, at the published size."""
-    told = [found for found in asked(CLAIMS, [HERE]) if any(number.seeds >= SEEDS for number in found.numbers)]
+    told = [found for found in check_claims(CLAIMS, [HERE]) if any(number.seeds >= SEEDS for number in found.numbers)]
     return {claim.name: [found for found in told if found.claim is claim] for claim in CLAIMS}
 
 
@@ -95,7 +93,7 @@ def picture(name: str, study: Study, said: Mapping[str, str]) -> Iterator[str]:
     yield f"### {name}"
     yield f"{said.get(name, '').strip()} Runs: {study.counted}.".strip()
     yield f"![{sheet(study).title}]({name}/figure.png)"
-    yield f"`mecheval figure {figure_of(study.recipe)} --runs docs/results/{name} --out docs/results/{name}/figure.png`"
+    yield f"`mecheval figure {short_name(str(study.recipe))} --runs docs/results/{name} --out docs/results/{name}/figure.png`"
 
 
 def made(studies: dict[str, Study]) -> str:

@@ -14,7 +14,7 @@ from mecheval.cards.facts import on_task, watched
 from mecheval.report import labels as names
 from mecheval.report.facts import provenance
 from mecheval.report.figure import Sheet
-from mecheval.report.page import percent, rendered, shown
+from mecheval.report.page import FILTERS, embed, render
 from mecheval.report.parts.heat import Heat
 from mecheval.report.study import Study
 from mecheval.report.training_figures import emergence, training
@@ -33,8 +33,8 @@ def html(study: Study, facts: Mapping[str, Any]) -> str:
     """Everything that comes from files is escaped."""
     sheets = {"verdict": demo(study), "where": _where(study, facts["cells"]), "emergence": _emergence(study)}
     sheets |= {f"training {task}": _training(study, task) for task in study.field("task")}
-    figures = {name: shown(sheet) for name, sheet in sheets.items() if sheet}
-    return rendered(
+    figures = {name: embed(sheet) for name, sheet in sheets.items() if sheet}
+    return render(
         "card.html",
         TEMPLATES,
         title=f"{facts['shown']} · mechanism card",
@@ -56,7 +56,7 @@ def markdown(facts: Mapping[str, Any]) -> str:
         lstrip_blocks=True,
         finalize=_quiet,
     )  # not autoescaped, which is for HTML: see `_quiet`
-    environment.filters |= {"percent": percent, "task": names.task}
+    environment.filters |= FILTERS
     return environment.get_template("card.md").render(card=facts, **_common())
 
 

@@ -174,11 +174,12 @@ def _sources(parts: Sequence[Part]) -> list[str]:
     if not table["n"].notna().any():
         return []
     seeds = table["seeds"].dropna()
-    over = "Student's over seeds, cut to what is possible" if seeds.max() > 1 else "over documents"
+    several = bool(seeds.max() > 1)
+    over = "Student's over seeds, cut to what is possible" if several else "over documents"
     over += ", or over documents where there is one seed" if seeds.min() < seeds.max() else ""
-    sample = f"n = {_range(table['n'])} documents, {_range(seeds)} seed{'s' * (seeds.max() > 1)}"
+    sample = f"n = {_range(table['n'])} documents, {_range(seeds)} seed{'s' * several}"
     notes = [f"{sample} for each number; intervals are at 95 %, {over}."]
-    if seeds.max() > 1 and any(part.shows_seeds for part in parts):
+    if several and any(part.shows_seeds for part in parts):
         notes[0] += " Small dots: seeds."
     reasons = list(dict.fromkeys(why for why in table["why"] if why))
     notes += [f"Not set beside the paper's numbers: {'; '.join(reasons)}."] if reasons else []

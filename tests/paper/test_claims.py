@@ -1,4 +1,4 @@
-"""A claim holds, does not hold or cannot be told: by its rule, at the rate of dev, over seeds."""
+"""A claim holds, does not hold or is undecided: by its rule, at the rate of dev, over seeds."""
 
 import json
 
@@ -8,11 +8,10 @@ from support.made_runs import behaviour, experiment, finished, grid, planned, ve
 
 from mecheval.cli import main
 from mecheval.paper.claims import CLAIMS
-from mecheval.paper.recipes import SCALES, all_recipes, named
 from mecheval.report.claims import (
     FAILS,
     HOLDS,
-    UNTOLD,
+    UNDECIDED,
     Finding,
     agreed,
     at_least,
@@ -22,22 +21,25 @@ from mecheval.report.claims import (
 )
 from mecheval.report.evidence import Cell, Evidence, _of
 from mecheval.report.study import Study
+from mecheval.sweeps.recipe import get_experiments, get_scale, recipe_names
 
 SURE, FAR, SPREAD = {0: 0.97, 1: 0.98, 2: 0.99}, {0: 0.1, 1: 0.12, 2: 0.11}, {0: 0.5, 1: 0.7, 2: 0.95}
 
 
 def sweep(folder, accuracies, recipe="figure3", mechanism="induction"):
-    """A run for each architecture, rate and seed; test is what is given, dev as well."""
-    every = {(a, rate, seed): value for (a, rate), own in accuracies.items() for seed, value in own.items()}
-    made = {key: experiment(key[0], key[1], key[2]) for key in every}
-    planned(folder, recipe, list(made.values()), "small")
-    for key, one in made.items():
-        rows = behaviour(every[key], every[key]) + grid(0.9, 0.1, {"key": 0.0, "value": 1.0, "query": 0.0})
-        finished(folder, one, rows, said=verdict(mechanism))
+    """Write a run for each architecture, rate and seed, with the same accuracy on dev and test."""
+    runs = {}
+    for (architecture, rate), seeds in accuracies.items():
+        for seed, value in seeds.items():
+            runs[experiment(architecture, rate, seed)] = value
+    planned(folder, recipe, list(runs), "small")
+    shares = grid(0.9, 0.1, {"key": 0.0, "value": 1.0, "query": 0.0})
+    for one, value in runs.items():
+        finished(folder, one, behaviour(value, value) + shares, said=verdict(mechanism))
     return folder
 
 
-@pytest.mark.parametrize(("seeds", "answer"), [(SURE, HOLDS), (FAR, FAILS), (SPREAD, UNTOLD), ({0: 1.0}, UNTOLD)])
+@pytest.mark.parametrize(("seeds", "answer"), [(SURE, HOLDS), (FAR, FAILS), (SPREAD, UNDECIDED), ({0: 1.0}, UNDECIDED)])
 def test_the_interval_over_seeds_answers_not_the_mean(seeds, answer):
     assert at_least(90, mean("", seeds)).answer == answer
 
@@ -61,18 +63,19 @@ def test_seeds_are_compared_pair_by_pair():
     ("said", "answer"),
     [
         (["induction"] * 3, HOLDS),
-        (["induction"] * 2, UNTOLD),
+        (["induction"] * 2, UNDECIDED),
         (["induction", "induction", "mixed"], FAILS),
-        (["induction", "induction", "unsolved"], UNTOLD),
-        ([], UNTOLD),
+        (["induction", "induction", "unsolved"], UNDECIDED),
+        ([], UNDECIDED),
     ],
 )
-def test_every_seed_must_have_the_mechanism_and_who_learned_nothing_has_none(said, answer):
+def test_every_seed_must_have_the_mechanism_and_an_unsolved_task_decides_nothing(said, answer):
     assert agreed("", "induction", said).answer == answer
 
 
 @pytest.mark.parametrize(
-    ("answers", "answer"), [([HOLDS, HOLDS], HOLDS), ([HOLDS, UNTOLD], UNTOLD), ([UNTOLD, FAILS], FAILS), ([], UNTOLD)]
+    ("answers", "answer"),
+    [([HOLDS, HOLDS], HOLDS), ([HOLDS, UNDECIDED], UNDECIDED), ([UNDECIDED, FAILS], FAILS), ([], UNDECIDED)],
 )
 def test_a_claim_holds_only_if_all_its_numbers_do(answers, answer):
     numbers = [at_least(0, mean("", SURE))] * len(answers)
@@ -85,7 +88,7 @@ def test_numbers_are_those_of_the_rate_that_dev_chose(tmp_path):
     assert Evidence(Study.read(folder)).accuracy(Cell("attention")) == pytest.approx(SURE)
 
 
-def test_what_a_corrupt_key_takes_is_told_from_what_is_left(tmp_path):
+def test_likelihood_is_read_with_a_clean_and_with_a_corrupt_key(tmp_path):
     found = Evidence(Study.read(sweep(tmp_path / "runs", {("attention", 1e-3): SURE})))
     left = {condition: found.likelihood(Cell("attention"), condition) for condition in ("clean", "corrupt")}
     assert left == {"clean": dict.fromkeys(SURE, 0.9), "corrupt": dict.fromkeys(SURE, 0.1)}
@@ -104,13 +107,13 @@ def test_a_cell_is_of_its_task_at_any_size_and_of_its_depth(tmp_path):
 
 
 def test_every_claim_is_of_a_recipe_and_every_figure_of_the_paper_has_one():
-    assert {claim.recipe for claim in CLAIMS} <= set(all_recipes())
-    assert {name for name in all_recipes() if name.startswith("figure")} <= {claim.recipe for claim in CLAIMS}
+    assert {claim.recipe for claim in CLAIMS} <= set(recipe_names())
+    assert {name for name in recipe_names() if name.startswith("figure")} <= {claim.recipe for claim in CLAIMS}
     assert len({claim.name for claim in CLAIMS}) == len(CLAIMS)
 
 
-class Asked(Evidence):
-    """Has nothing and notes what it was asked for."""
+class Recorder(Evidence):
+    """Has no numbers and records the cells that a claim reads."""
 
     def __init__(self):
         object.__setattr__(self, "cells", [])
@@ -130,21 +133,21 @@ class Asked(Evidence):
 
 
 @pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.name)
-def test_a_claim_asks_for_nothing_that_its_recipe_does_not_make(claim):
-    made = DataFrame([one.fields() for one in named(claim.recipe).experiments(SCALES["small"])])
-    found = Asked()
-    assert all(number.answer == UNTOLD for number in claim.ask(found))
+def test_a_claim_reads_only_cells_that_its_recipe_trains(claim):
+    made = DataFrame([one.fields() for one in get_experiments(claim.recipe, get_scale("small"))])
+    found = Recorder()
+    assert all(number.answer == UNDECIDED for number in claim.numbers(found))
     assert found.cells
     for cell in found.cells:
         assert len(_of(made, cell)) >= 3, cell
 
 
-def test_the_command_asks_every_sweep_below_a_folder(tmp_path, capsys):
+def test_the_command_checks_every_sweep_below_a_folder(tmp_path, capsys):
     sweep(tmp_path / "a", {("attention", 1e-3): SURE, ("based", 1e-3): SURE})
     assert main(["claims", str(tmp_path), "--json"]) == 0
     found = {line["name"]: line for line in json.loads(capsys.readouterr().out)}
     assert found["ar-induction"]["answer"] == HOLDS
-    assert found["ar-solved"]["answer"] == UNTOLD  # nobody ran Mamba
+    assert found["ar-solved"]["answer"] == UNDECIDED  # there are no runs of Mamba
     assert main(["claims", str(tmp_path)]) == 0
     said = capsys.readouterr().out
     assert "ar-induction · abstract, §4.2 · figure3, scale small: holds" in said

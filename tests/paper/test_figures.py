@@ -12,13 +12,10 @@ from matplotlib.text import Text
 from support.made_runs import behaviour, experiment, finished, grid, planned
 
 from mecheval.core.errors import InvalidInput
-from mecheval.paper.recipes import all_recipes
-from mecheval.report.drawing import draw, figure_of, named
+from mecheval.report.drawing import draw, figure_named, figures
 from mecheval.report.files import save
-from mecheval.report.parts import all_figures
 from mecheval.report.study import Study
-
-all_figures()
+from mecheval.sweeps.recipe import recipe_names
 
 
 def texts(figure: Figure) -> list[str]:
@@ -39,11 +36,11 @@ def five(folder, architectures=("attention", "mamba", "hyena", "h3")):
     return Study.read(folder)
 
 
-@pytest.mark.parametrize("recipe", all_recipes())
+@pytest.mark.parametrize("recipe", recipe_names())
 def test_a_figure_is_drawn_from_a_sweep_of_its_recipe(recipe, micro, tmp_path):
     study = Study.read(micro(recipe))
     assert study.counts["done"] == len(study.runs)
-    sheet = draw(study, figure_of(recipe))
+    sheet = draw(study, recipe)
     save(sheet, tmp_path / "figure.pdf")
     spec = json.dumps(sheet.spec(), allow_nan=False)
     assert '"$schema"' in spec
@@ -52,7 +49,7 @@ def test_a_figure_is_drawn_from_a_sweep_of_its_recipe(recipe, micro, tmp_path):
 
 
 def test_every_recipe_has_its_figure_and_every_figure_its_recipe():
-    assert {figure_of(recipe) for recipe in all_recipes()} == set(all_figures())
+    assert set(recipe_names()) == set(figures.names())
 
 
 def test_a_cell_shows_its_number_and_half_its_interval(tmp_path):
@@ -65,7 +62,7 @@ def test_a_cell_shows_its_number_and_half_its_interval(tmp_path):
 @pytest.mark.parametrize("recipe", ["figure3", "figure5", "figure8"])
 def test_headings_of_panels_do_not_run_into_one_another(recipe, micro):
     """With one narrow column in each."""
-    picture = draw(Study.read(micro(recipe)), figure_of(recipe)).picture()
+    picture = draw(Study.read(micro(recipe)), recipe).picture()
     FigureCanvasAgg(picture).draw()
     boxes = sorted(
         (axis.title.get_window_extent() for axis in picture.findobj(Axes) if axis.get_title()), key=lambda b: b.x0
@@ -131,10 +128,14 @@ def test_runs_of_another_recipe_are_refused_with_what_draws_them(tmp_path, micro
         draw(five(tmp_path), "7")
     loose = tmp_path / "loose"
     finished(loose, experiment(), behaviour(0.5, 0.5))
-    with pytest.raises(InvalidInput, match="is no sweep"):
+    with pytest.raises(InvalidInput, match="is not a sweep"):
         draw(Study.read(loose), "3")
+
+
+def test_a_number_is_short_for_the_figure_of_that_number():
+    assert figure_named("3") == figure_named("figure3") == "figure3"
 
 
 def test_an_unknown_figure_is_refused_with_the_nearest():
     with pytest.raises(InvalidInput, match="did you mean 'emergence'"):
-        named("emergance")
+        figure_named("emergance")

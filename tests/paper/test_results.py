@@ -8,7 +8,7 @@ import matplotlib.image
 import numpy as np
 import pytest
 
-from mecheval.report.claims import UNTOLD
+from mecheval.report.claims import UNDECIDED
 from mecheval.report.files import save
 from mecheval.report.study import Study
 
@@ -56,7 +56,7 @@ def test_every_claim_is_asked_at_small():
 
 def test_no_answer_rests_on_fewer_than_three_seeds_or_on_another_recipe():
     for one in (one for found in FINDINGS.values() for one in found):
-        assert all(number.seeds >= 3 for number in one.numbers if number.answer != UNTOLD)
+        assert all(number.seeds >= 3 for number in one.numbers if number.answer != UNDECIDED)
         assert RESULTS / f"{one.claim.recipe}{'-laptop' if one.scale == 'laptop' else ''}" in FOLDERS
 
 

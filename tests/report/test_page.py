@@ -11,7 +11,7 @@ import pytest
 from support.made_runs import MADE, PROVENANCE, behaviour, experiment, finished, grid, planned, sweep, verdict
 
 from mecheval.core.errors import InvalidInput
-from mecheval.paper.recipes import all_recipes
+from mecheval.sweeps.recipe import recipe_names
 from mecheval.report.facts import provenance
 from mecheval.report.files import write_page
 from mecheval.report.page import page
@@ -51,7 +51,7 @@ def bound(written, tmp_path_factory):
     return write_page(first, root / "report.html", *others)
 
 
-@pytest.mark.parametrize("recipe", all_recipes())
+@pytest.mark.parametrize("recipe", recipe_names())
 def test_a_sweep_in_which_nothing_was_finished_has_its_page(recipe, tmp_path):
     planned(tmp_path, recipe, [experiment()])
     finished(tmp_path, experiment(), status="diverged")
@@ -176,7 +176,7 @@ def test_what_holds_for_all_studies_is_said_once(bound):
         "/*! Vega",
         "<code>recall:pairs=4,vocab=64</code>",
         "<code>recall:pairs=5,vocab=64</code>",
-        "Sure: the",
+        "Seeds that agree: those",
     ):
         assert text.count(words) == 1, words
 

@@ -66,7 +66,7 @@ def test_the_number_is_the_mean_over_seeds_with_documents_seeds_and_an_interval_
     line = read(study_of(tmp_path, numbers), [reading()]).iloc[0]
     assert (line["value"], line["n"], line["seeds"]) == (pytest.approx(0.5), 320, 3)
     assert (line["low"], line["high"]) == pytest.approx(seed_interval([0.3, 0.5, 0.7], (0.0, 1.0)))
-    assert line["seed_values"] == [0.3, 0.5, 0.7]
+    assert sorted(line["seed_values"]) == [0.3, 0.5, 0.7]
 
 
 def test_with_one_seed_the_interval_is_the_one_over_its_documents(tmp_path):
@@ -116,24 +116,6 @@ def test_numbers_of_grids_on_the_way_are_not_taken_for_the_last(tmp_path):
         panel="", metric="share", condition="restored", site="blocks.1.block_in", role="value", split="dev"
     )
     assert read(Study.read(tmp_path), [wanted])["value"].tolist() == [0.8]
-
-
-def test_the_papers_number_and_the_difference_stand_beside_ours_where_the_setting_is_the_same(tmp_path):
-    one = experiment("mamba", lr=1e-3, task="recall:pairs=16", model__d_model=256, train__steps=None, train__batch=32)
-    planned(tmp_path, "figure3", [one])
-    finished(tmp_path, one, behaviour(0.9, 0.9) + grid(0.9, 0.05, {"query": 1.0}))
-    line = read(Study.read(tmp_path), [Reading(panel="Original")], figure="3").iloc[0]
-    assert (line["published"], line["why"]) == (0.903, "")
-    assert line["difference"] == pytest.approx(0.9 - 0.903)
-
-
-def test_another_setting_is_not_compared_and_says_what_differs(tmp_path):
-    one = experiment("mamba", task="recall:pairs=4,vocab=64", model__d_model=256)
-    planned(tmp_path, "figure3", [one])
-    finished(tmp_path, one, behaviour(0.9, 0.9) + grid(0.9, 0.05, {"query": 1.0}))
-    line = read(Study.read(tmp_path), [Reading(panel="Original")], figure="3").iloc[0]
-    assert math.isnan(line["published"])
-    assert "recall:pairs=16" in line["why"]
 
 
 def test_runs_that_differ_in_more_than_rate_and_seed_are_not_averaged(tmp_path):

@@ -1,8 +1,16 @@
-"""A scale at which every recipe runs to its end in seconds: nothing is learned."""
+"""A scale at which every recipe is run in seconds, and sweeps at that scale: nothing is learned."""
 
-from mecheval.paper.recipes import Scale, Size
+from functools import cache
+from pathlib import Path
 
-_FIELDS = {"train.steps": 4, "train.batch": 8, "eval.every": 2, "eval.documents": 16, "eval.grid_documents": 8}
+import pytest
+
+from mecheval.runs.run import run
+from mecheval.sweeps.recipe import Scale, Size, get_experiments, scales
+from support.made_runs import planned
+
+_FIELDS = {"train.steps": 4, "train.batch": 8, "eval.every": 2}
+_FIELDS |= {"eval.documents": 16, "eval.grid_documents": 8}
 
 MICRO = Scale(
     name="micro",
@@ -11,3 +19,24 @@ MICRO = Scale(
     lengths=(16, 32),
     tokens=64,
 )
+
+
+def as_quick(monkeypatch, scale: Scale = MICRO) -> None:
+    """Register the scale as `quick` until the test ends."""
+    monkeypatch.setitem(scales._targets, "quick", lambda: scale)
+
+
+@cache
+def _sweep(recipe: str, out: Path) -> Path:
+    experiments = get_experiments(recipe, MICRO)
+    planned(out, recipe, experiments, "micro")
+    for experiment in experiments:
+        run(experiment, out)
+    return out
+
+
+@pytest.fixture(scope="session")
+def micro(tmp_path_factory):
+    """The folder of a recipe's sweep at micro scale, run once for all tests."""
+    place = tmp_path_factory.getbasetemp() / "micro"
+    return lambda recipe: _sweep(recipe, place / recipe)

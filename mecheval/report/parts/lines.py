@@ -18,7 +18,7 @@ from mecheval.report.tables import ordered
 from mecheval.report.vega import Chart, Looks
 
 LINE = 0.15  # inches for each line of the labels of y
-PAPER = {"marker": "o", "linestyle": ":", "markerfacecolor": "none"}
+PAPER: dict[str, Any] = {"marker": "o", "linestyle": ":", "markerfacecolor": "none"}
 PAPER |= {"markersize": 7, "linewidth": 0.7, "alpha": 0.75}
 EDGE = {"markeredgecolor": "white", "markeredgewidth": 0.5}
 DOTS: dict[str, Any] = {"s": 7, "alpha": 0.55, "linewidths": 0, "zorder": 2.5}
