@@ -37,17 +37,21 @@ def compare(
 ) -> None:
     """Say whether groups of runs differ by more than their seeds: differences, intervals, p."""
     from mecheval.report.compare import compare
-    from mecheval.report.files import check_ending, records, save
 
     if out:
+        from mecheval.report.files import check_ending
+
         check_ending(out)
     metrics = metric or ("accuracy", "likelihood")
     result = compare(*folders, by=by, metrics=metrics, roles=role or (), correction=correction)
     if out:
+        from mecheval.report.files import save
         from mecheval.report.parts.forest import forest
 
         save(forest(result), out)
     if as_json:
+        from mecheval.report.files import records
+
         facts = {"by": result.by, "correction": result.correction}
         facts |= {"runs": result.study.counts, "notes": result.notes}
         tables = {"groups": records(result.groups), "pairs": records(result.table)}
