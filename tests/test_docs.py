@@ -21,9 +21,8 @@ from support import made_runs as made
 from mecheval.cli import app, main
 from mecheval.metrics import readout as scores
 from mecheval.models.registries import mixers
-from mecheval.paper.recipes import SCALES, named
 from mecheval.runs.provenance import made_by
-from mecheval.sweeps.recipe import recipes
+from mecheval.sweeps.recipe import get_experiments, get_scale
 from mecheval.tasks import tasks
 
 ROOT = Path(__file__).parents[1]
@@ -63,7 +62,6 @@ def blocks(page: Path) -> list[tuple[str, str]]:
 @pytest.fixture
 def folder(tmp_path, monkeypatch, own_names):
     """An empty one to work in; what a page registers is gone afterwards, and Slurm takes what it is given."""
-    before = dict(recipes)
     monkeypatch.setattr(scores, "_registered", {})
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "sbatch").write_text("#!/bin/sh\necho 17\n")
@@ -71,14 +69,12 @@ def folder(tmp_path, monkeypatch, own_names):
     monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=":")
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
-    yield tmp_path / "here"
-    recipes.clear()
-    recipes.update(before)
+    return tmp_path / "here"
 
 
 def sweep_by_hand(folder: Path) -> None:
     """Every run of figure 3 done, by these versions."""
-    experiments = named("figure3").experiments(SCALES["quick"])
+    experiments = get_experiments("figure3", get_scale("quick"))
     made.planned(folder, "figure3", experiments)
     provenance = {**made.PROVENANCE, "made_by": made_by("cpu", 1, {})}
     rows = made.behaviour(0.9, 0.8) + made.grid(0.8, 0.1, {"key": 0.0, "value": 1.0, "next_key": 0.0, "query": 0.0})

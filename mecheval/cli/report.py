@@ -8,16 +8,25 @@ import typer
 
 from mecheval.cli.app import Json, all_of, app, print_json
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="a recipe's name, or N for the recipe figureN")]
-Runs = Annotated[Path, typer.Option("--runs", metavar="DIR", help="the folder of a sweep of that recipe")]
+Name = Annotated[
+    str,
+    typer.Argument(metavar="NAME", help="a recipe's name, or N for the recipe figureN"),
+]
+Runs = Annotated[
+    Path,
+    typer.Option("--runs", metavar="DIR", help="the folder of a sweep of that recipe"),
+]
 Out = Annotated[
     Path | None,
     typer.Option("--out", metavar="FILE", help="format by its ending: png pdf svg json csv html"),
 ]
-Folders = Annotated[list[Path], typer.Argument(metavar="DIR", help="folders with runs, or with kept studies")]
+Folders = Annotated[
+    list[Path],
+    typer.Argument(metavar="DIR", help="folders with runs, or with kept studies"),
+]
 Page = Annotated[
     Path | None,
-    typer.Option("--out", metavar="FILE.html", help="the page [default: DIR/report.html, or ./report.html]"),
+    typer.Option("--out", metavar="FILE.html", help="the page; DIR/report.html if left out"),
 ]
 
 

@@ -152,13 +152,24 @@ def _accuracy(runs: Evidence, cell: Cell) -> Number:
     return mean(f"{cell}: accuracy", runs.accuracy(cell))
 
 
-def _share(runs: Evidence, cell: Cell, role: str, site: str = "blocks.1.block_in", where: str = "") -> Number:
+def _share(
+    runs: Evidence,
+    cell: Cell,
+    role: str,
+    site: str = "blocks.1.block_in",
+    where: str = "",
+) -> Number:
     place = f"{where} at the" if where else "at the"
     what = f"{cell}: share {place} {role.replace('_', ' ')}"
     return mean(what, runs.share(cell, role, site), runs.share_bounds(cell, role, site))
 
 
-def _mechanisms(runs: Evidence, architectures: Sequence[str], mechanism: str, task: str = "recall") -> Iterator[Number]:
+def _mechanisms(
+    runs: Evidence,
+    architectures: Sequence[str],
+    mechanism: str,
+    task: str = "recall",
+) -> Iterator[Number]:
     for name in architectures:
         yield agreed(f"{Cell(name)}: mechanism", mechanism, runs.mechanisms(Cell(name, task)))
 
@@ -170,67 +181,69 @@ def claims() -> Sequence[Claim]:
 
 CLAIMS = (
     Claim("ar-solved", "figure3", "abstract, §4.2",
-          "Attention and Based solve AR; Mamba and DeltaNet are close behind.",
-          "accuracy at least 90 % for the first two, 75 % for the others", _solvers),
+        "Attention and Based solve AR; Mamba and DeltaNet are close behind.",
+        "accuracy at least 90 % for the first two, 75 % for the others", _solvers),
     Claim("ar-failed", "figure3", "abstract, §4.2",
-          "Hyena, H3 and BaseConv fail at AR.",
-          "accuracy at most 50 %", _failures),
+        "Hyena, H3 and BaseConv fail at AR.",
+        "accuracy at most 50 %", _failures),
     Claim("ar-induction", "figure3", "abstract, §4.2",
-          "Attention and Based store each key at its value: induction.",
-          "the verdict of every seed; a share of at least 50 % at the value", _induction),
+        "Attention and Based store each key at its value: induction.",
+        "the verdict of every seed; a share of at least 50 % at the value", _induction),
     Claim("ar-direct", "figure3", "abstract, §4.2",
-          "The other SSMs retrieve directly: nothing is stored at the value.",
-          "the verdict of every seed", _direct),
+        "The other SSMs retrieve directly: nothing is stored at the value.",
+        "the verdict of every seed", _direct),
     Claim("ar-first-layer", "figure3", "§4.2",
-          "The best of them do so in layer 0: the answer is at the query before layer 1.",
-          "a share of at least 50 % at the query", _first_layer),
+        "The best of them do so in layer 0: the answer is at the query before layer 1.",
+        "a share of at least 50 % at the query", _first_layer),
     Claim("mamba-convolution", "figure4a", "§4.3",
-          "Mamba needs its short convolution on AR, and d_conv = 2 is the step.",
-          "accuracy at most 50 % without and with one tap; two taps give at least 20 points more",
-          _mamba_step),
+        "Mamba needs its short convolution on AR, and d_conv = 2 is the step.",
+        "accuracy at most 50 % without and with one tap; two taps give at least 20 points more",
+        _mamba_step),
     Claim("mamba-not-at-value", "figure4a", "§4.3",
-          "No Mamba stores the key at the value.",
-          "a share of at most 40 % at the value", _mamba_not_at_value),
+        "No Mamba stores the key at the value.",
+        "a share of at most 40 % at the value", _mamba_not_at_value),
     Claim("based-convolution", "figure4b", "§4.3",
-          "Based needs a short convolution of two taps or more; an implicit long one harms it.",
-          "accuracy at most 50 % with one tap and with the long one, at least 90 % with 2, 3 and 4",
-          _based_kernels),
+        "Based needs a short convolution of two taps or more; an implicit long one harms it.",
+        "accuracy at most 50 % with one tap and with the long one, at least 90 % with 2, 3 and 4",
+        _based_kernels),
     Claim("next-key", "figure5", "§4.4",
-          "The convolution of Mamba's layer 0 takes the key to the next key.",
-          "behind it, a share of at least 50 % at the next key and of at most 40 % at the value", _next_key),
+        "The convolution of Mamba's layer 0 takes the key to the next key.",
+        "behind it, a share of at least 50 % at the next key and of at most 40 % at the value",
+        _next_key),
     Claim("atr-mechanisms", "figure7", "abstract, §5.2",
-          "ATR is solved as AR is: induction in Attention, Based and BaseConv, "
-          "direct retrieval in the others.",
-          "the verdict of every seed", _same_mechanisms),
+        "ATR is solved as AR is: induction in Attention, Based and BaseConv, "
+        "direct retrieval in the others.",
+        "the verdict of every seed", _same_mechanisms),
     Claim("atr-mamba-best", "figure7", "§5.2",
-          "Mamba matches or outperforms all others on ATR.",
-          "no other is more than a point better", _mamba_best),
+        "Mamba matches or outperforms all others on ATR.",
+        "no other is more than a point better", _mamba_best),
     Claim("mamba-without-convolution", "figure8", "abstract, §5.3",
-          "Without convolution Mamba learns ATR, not as well, and by two-layer induction.",
-          "accuracy at least 75 %, less than with it; the verdict of every seed with no tap and one",
-          _mamba_without),
+        "Without convolution Mamba learns ATR, not as well, and by two-layer induction.",
+        "accuracy at least 75 %, less than with it; the verdict of every seed with no tap and one",
+        _mamba_without),
     Claim("positions-hurt", "figure9", "D.1",
-          "SSMs generally perform worse with position embeddings.",
-          "for each, without positions no worse than with them", _positions_hurt),
+        "SSMs generally perform worse with position embeddings.",
+        "for each, without positions no worse than with them", _positions_hurt),
     Claim("positions-needed", "figure9", "D.1",
-          "Attention depends on position embeddings on AR.",
-          "50 points at least", _positions_needed),
+        "Attention depends on position embeddings on AR.",
+        "50 points at least", _positions_needed),
     Claim("unseen-pairs", "figure10", "D.2",
-          "All are worse on pairs never asked in training, yet Mamba generalises.",
-          "dev no worse than test for each; Mamba's accuracy on test at least 25 % (a guess has 5)",
-          _unseen_pairs),
+        "All are worse on pairs never asked in training, yet Mamba generalises.",
+        "dev no worse than test for each; Mamba's accuracy on test at least 25 % (a guess has 5)",
+        _unseen_pairs),
     Claim("one-layer", "figure11", "D.3",
-          "One layer is enough for direct retrieval and not for induction.",
-          "AR: Mamba loses at most 10 points with one layer, Attention and Based have at most 50 %; "
-          "ATR: Attention, Based and BaseConv lose at least 5 points", _one_layer),
+        "One layer is enough for direct retrieval and not for induction.",
+        "AR: Mamba loses at most 10 points with one layer, Attention and Based have at most 50 %; "
+        "ATR: Attention, Based and BaseConv lose at least 5 points", _one_layer),
     Claim("retrieving-layer", "figure12", "D.4",
-          "Mamba and Hyena retrieve in layer 0 whatever their depth, Attention and Based in layer 1.",
-          "a share of at least 50 % of that layer's mixer at the query", _retrieving_layer),
+        "Mamba and Hyena retrieve in layer 0 whatever their depth, Attention and Based in layer 1.",
+        "a share of at least 50 % of that layer's mixer at the query", _retrieving_layer),
     Claim("siblings", "figure13", "D.5",
-          "Rightmost sibling queries are easy for all.",
-          "accuracy at least 80 % with two layers", _siblings),
+        "Rightmost sibling queries are easy for all.",
+        "accuracy at least 80 % with two layers", _siblings),
     Claim("grandparents", "grandparent", "our question",
-          "Are grandparents as easy as siblings? The paper leaves queries of two hops to others.",
-          "accuracy at least 80 % with two layers; asked once the runs had been seen: a corrupt key "
-          "takes 20 points of the answer's likelihood at least, as a verdict wants it", _grandparents),
+        "Are grandparents as easy as siblings? The paper leaves queries of two hops to others.",
+        "accuracy at least 80 % with two layers; asked once the runs had been seen: a corrupt key "
+        "takes 20 points of the answer's likelihood at least, as a verdict wants it",
+        _grandparents),
 )  # fmt: skip

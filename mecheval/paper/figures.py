@@ -21,12 +21,19 @@ from mecheval.report.tables import Reading, behaviour, choice, chosen, ordered, 
 LAYER_1 = "blocks.1.block_in"
 WIDTH = "width (d_model)"
 LIKELIHOOD = "likelihood of the right answer, %"
-RESTORED = "Restored: the key is corrupted, and the clean input of layer 1 is put back at one token."
+RESTORED = "Restored: the key is corrupted, and the clean input of layer 1 is put back"
+RESTORED += " at one token."
 MAMBA_TAPS = "taps of Mamba's convolution"
 ROLES = ("key", "value", "query")
 
 
-def _restored(panel: str, site: str, role: str, metric: str = "likelihood", split: str = "test") -> Reading:
+def _restored(
+    panel: str,
+    site: str,
+    role: str,
+    metric: str = "likelihood",
+    split: str = "test",
+) -> Reading:
     place = {"site": site, "role": role, "split": split}
     return Reading(panel=panel, metric=metric, condition="restored", **place)
 
@@ -70,10 +77,11 @@ def figure5(study: Study) -> Sheet:
     table = table.assign(x=table["model.d_model"], y=[f"{r:.0e}" for r in table["train.lr"]])
     place = {reading.panel: i for i, reading in enumerate(readings)}
     table = table.assign(place=table["panel"].map(place))
-    by = ["place", "train.lr", "model.d_model"]
-    table = table.sort_values(by, ascending=[True, False, True], kind="stable").drop(columns="place")
+    by, ascending = ["place", "train.lr", "model.d_model"], [True, False, True]
+    table = table.sort_values(by, ascending=ascending, kind="stable").drop(columns="place")
     title = f"Mamba's short convolutions on associative recall: {LIKELIHOOD}"
-    note = "Restored: the clean output of the short convolution of a layer put back at one token, for every rate."
+    note = "Restored: the clean output of the short convolution of a layer put back at one token"
+    note += ", for every rate."
     return Sheet.of(study, "figure5", title, [Heat("", table, WIDTH, "rate")], note)
 
 
@@ -116,11 +124,11 @@ def figure10(study: Study) -> Sheet:
     panels = {"dev": "dev: pairs of training", "test": "test: pairs never asked before"}
     best = best.assign(panel=[panels[panel] for panel in best["panel"]], row="")
     every = _against(study, [("", dev, test)])
-    pairs = []
+    sides = []
     for role in ROLES:
-        sides = (_restored("", LAYER_1, role, "share", split) for split in ("dev", "test"))
-        pairs.append((role, *sides))
-    shares = _against(study, pairs).query("-0.5 <= x <= 1.5 and -0.5 <= y <= 1.5")
+        on_dev, on_test = (_restored("", LAYER_1, role, "share", s) for s in ("dev", "test"))
+        sides.append((role, on_dev, on_test))
+    shares = _against(study, sides).query("-0.5 <= x <= 1.5 and -0.5 <= y <= 1.5")
     looks = _looks(every)
     titles = (
         "(a) at the chosen rates",
@@ -133,7 +141,8 @@ def figure10(study: Study) -> Sheet:
         Points(titles[2], shares, looks, "on dev", "on test", (-0.5, 1.5)),
     ]
     drawn = [part for part in parts if len(part.table)]
-    note = "(c): only checkpoints that lose by the corruption have a share; shares beyond −50 and 150 % are left out."
+    note = "(c): only checkpoints that lose by the corruption have a share"
+    note += "; shares beyond −50 and 150 % are left out."
     title = "Pairs that were never asked in training"
     return Sheet.of(study, "figure10", title, drawn, note, choice(study))
 
@@ -156,9 +165,8 @@ def figure12(study: Study) -> Sheet:
         rows = rows.assign(panel=panels, x=rows["layer"].astype(int))
         rows = _series(rows.sort_values(["model.layers", "layer"]))
         columns = ["panel", "series", "x", "value", "low", "high", "n", *CELL, "train.lr", "seed"]
-        title = (
-            "(b) share restored by the mixer's output at the query: every rate and width that loses by the corruption"
-        )
+        title = "(b) share restored by the mixer's output at the query"
+        title += ": every rate and width that loses by the corruption"
         parts.append(Boxes(title, rows[columns], _looks(rows), "layer", "restored share"))
     title = "Which layer retrieves, in models of one to three layers"
     return Sheet.of(study, "figure12", title, parts, choice(study))

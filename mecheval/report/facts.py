@@ -1,4 +1,4 @@
-"""What surrounds the numbers: how honest the data are, who made the runs, and what came to nothing."""
+"""Facts beside the numbers: how the data sets are made up, the provenance of runs, failures."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -9,63 +9,72 @@ from mecheval.report.study import OUTCOMES, Study
 from mecheval.tasks import dataset_stats as data
 from mecheval.tasks import tasks
 
-MOST = data.TRAIN  # documents that are drawn to be looked at: as many as the paper trained on
+MOST = data.TRAIN  # documents drawn for the statistics: as many as the paper trained on
 TASKS = 6
 
 
 def counts(*studies: Study) -> dict[str, int]:
-    """Runs of all by outcome; one that several studies have counts in each."""
+    """Count the runs of all studies by outcome; a run in several studies counts in each."""
     return {name: sum(study.counts[name] for study in studies) for name in OUTCOMES}
 
 
 def honesty(*studies: Study) -> list[dict[str, Any]]:
-    """Of each task, on the documents of its first run; drawn now, since documents are a function of seed and task."""
-    found = []
+    """Describe the data set of each task, on the documents of its first run.
+
+    They are drawn again, since documents are a function of seed and task.
+    """
+    records = []
     for task, run in _first_runs(studies).items():
         train = _training_documents(run)
+        sizes = {"train": min(train, MOST), "evaluation": int(run["eval.documents"])}
+        stats, problem = None, None
         try:
-            wanted = {"seed": int(run["seed"]), "train": min(train, MOST), "evaluation": int(run["eval.documents"])}
-            seen: Any = data.describe(tasks.build(task), **wanted)
-            problem = None
-        except MechevalError as error:  # a stranger's task that is not here
-            seen, problem = None, str(error)
-        found.append({"task": task, "seed": run["seed"], "facts": seen, "problem": problem, "of": train})
-    return found
+            stats = data.describe(tasks.build(task), seed=int(run["seed"]), **sizes)
+        except MechevalError as error:  # a third-party task that is not registered here
+            problem = str(error)
+        record = {"task": task, "seed": run["seed"], "facts": stats, "problem": problem}
+        records.append({**record, "of": train})
+    return records
 
 
 def _first_runs(studies: Sequence[Study]) -> dict[str, dict[str, Any]]:
-    """By their tasks, of which each study has its say about the first few."""
-    found: dict[str, dict[str, Any]] = {}
+    """Return the first run of each of the first few tasks of each study, by task."""
+    runs: dict[str, dict[str, Any]] = {}
     for study in studies:
-        for run in study.runs.dropna(subset=["task"]).drop_duplicates("task")[:TASKS].to_dict("records"):
-            found.setdefault(run["task"], run)
-    return found
+        first = study.runs.dropna(subset=["task"]).drop_duplicates("task")[:TASKS]
+        for run in first.to_dict("records"):
+            runs.setdefault(run["task"], run)
+    return runs
 
 
 def _training_documents(run: dict[str, Any]) -> int:
-    """Those of the training set, or all that are ever drawn where they are always fresh."""
-    if run["train.documents"]:
-        return int(run["train.documents"])
-    return int(run["train.steps"] * run["train.batch"])
+    """Return the size of the training set, or all documents drawn where they are always fresh."""
+    return int(run["train.documents"] or run["train.steps"] * run["train.batch"])
 
 
 def provenance(*studies: Study) -> dict[str, str]:
-    """With what, where and when: every value that there was. A run that was taken over by a study is one run."""
-    every = [(key, entry["provenance"]) for study in studies for key, entry in study.facts.items()]
-    found = list({(key, canonical_json(entry)): entry for key, entry in every}.values())
-    made = [entry["made_by"] for entry in found]
-    names = sorted({name for entry in made for name in entry} - {"plugins"})
-    shown = {name.replace("_", " "): _values(entry.get(name) for entry in made) for name in names}
-    plugins = [f"{name} {checksum[:12]}" for entry in made for name, checksum in entry.get("plugins", {}).items()]
-    shown |= {"plug-ins": _values(plugins)} if plugins else {}
+    """List versions, machines, times and memory of all runs, each run once."""
+    entries: dict[tuple[str, str], dict[str, Any]] = {}
+    for study in studies:
+        for key, facts in study.facts.items():
+            entries[key, canonical_json(facts["provenance"])] = facts["provenance"]
+    every = list(entries.values())
+    versions = [entry["made_by"] for entry in every]
+    names = sorted({name for version in versions for name in version} - {"plugins"})
+    lines = {n.replace("_", " "): _values(version.get(n) for version in versions) for n in names}
+    plugins = [item for version in versions for item in version.get("plugins", {}).items()]
+    if plugins:
+        lines["plug-ins"] = _values(f"{name} {checksum[:12]}" for name, checksum in plugins)
     for name in ("python", "system", "processor", "cores", "commit"):
-        shown[name] = _values(entry.get(name) for entry in found)
-    if found:
-        shown["started"] = min(str(entry.get("started")) for entry in found)
-        shown["finished"] = max(str(entry.get("finished")) for entry in found)
-        shown["CPU time of all runs"] = f"{sum(entry.get('cpu_seconds', 0) for entry in found) / 60:.1f} minutes"
-        shown["peak memory of a run"] = f"{max(entry.get('peak_memory_bytes', 0) for entry in found) / 1e6:.0f} MB"
-    return shown
+        lines[name] = _values(entry.get(name) for entry in every)
+    if every:
+        minutes = sum(entry.get("cpu_seconds", 0) for entry in every) / 60
+        megabytes = max(entry.get("peak_memory_bytes", 0) for entry in every) / 1e6
+        lines["started"] = min(str(entry.get("started")) for entry in every)
+        lines["finished"] = max(str(entry.get("finished")) for entry in every)
+        lines["CPU time of all runs"] = f"{minutes:.1f} minutes"
+        lines["peak memory of a run"] = f"{megabytes:.0f} MB"
+    return lines
 
 
 def _values(values: Iterable[Any]) -> str:
@@ -73,5 +82,5 @@ def _values(values: Iterable[Any]) -> str:
 
 
 def unfinished(study: Study) -> list[dict[str, Any]]:
-    """Every run that is not done, with its reason."""
+    """Return every run that is not done, with its reason."""
     return study.runs[study.runs["outcome"] != "done"].to_dict("records")

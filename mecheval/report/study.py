@@ -1,4 +1,4 @@
-"""A folder of runs as a report sees it: what was planned, what became of it, and every number."""
+"""A folder of runs as a report reads it: the plan, the outcomes and every number."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -21,10 +21,11 @@ _OUTCOME = {"done": "done", "diverged": "diverged", "waiting": "missing", "runni
 
 @dataclass(frozen=True)
 class Study:
-    """`runs` has a line for each planned experiment, or for each run where there is no plan; `outcome` is its end.
+    """A sweep, a kept study or any folder of runs, as tables.
 
-    `setting` says what else differs between runs of the same task and model, `steps=500`; mostly nothing. `facts` are
-    verdict and provenance of each finished run, by its key.
+    `runs` has a line for each planned experiment, or for each run where there is no plan. Its
+    `setting` says what else differs between runs of the same task and model, such as `steps=500`;
+    mostly nothing. `facts` are verdict and provenance of each finished run, by its key.
     """
 
     folder: Path
@@ -37,24 +38,19 @@ class Study:
 
     @classmethod
     def read(cls, folder: str | Path) -> "Study":
-        """Refuses a folder without runs, and one with runs that do not belong to its sweep."""
+        """Read a folder; refuse one without runs, or with runs that are not of its sweep."""
         results = Results(Path(folder))
         plan = Plan.read(results.folder)
-        found = results.runs()
-        if not found:
+        records = results.runs()
+        if not records:
             raise InvalidInput(f"DIR={str(folder)!r} has no runs")
         if plan:
-            planned = {experiment["key"] for experiment in plan.experiments}
-            others = [run["folder"] for run in found if run["key"] and run["key"] not in planned]
-            if others:
-                raise InvalidInput(
-                    f"DIR={str(folder)!r} has {len(others)} runs that are not of its sweep {plan.recipe} at scale "
-                    f"{plan.scale}, the first {Path(others[0]).name!r}; they must be in another folder"
-                )
-        runs = _runs(plan.states(results) if plan else found)
+            _check_planned(plan, records, folder)
+        runs = _runs(plan.states(results) if plan else records)
         settings = dict(zip(runs["key"], runs["setting"], strict=True))
         rows, curves = (_table(results, name, runs) for name in ("rows", "curves"))
-        rows, curves = (table.assign(setting=table["key"].map(settings)) for table in (rows, curves))
+        rows = rows.assign(setting=rows["key"].map(settings))
+        curves = curves.assign(setting=curves["key"].map(settings))
         for name in ("corrupted", "site", "role"):
             rows[name] = rows[name].fillna("").astype(str)
         recipe, scale = (plan.recipe, plan.scale) if plan else (None, None)
@@ -62,14 +58,16 @@ class Study:
 
     @classmethod
     def joined(cls, studies: Sequence["Study"]) -> "Study":
-        """As one, of the same scale, in the folder and by the name of the first."""
-        tables = {name: _joined([getattr(study, name) for study in studies]) for name in ("runs", "rows", "curves")}
-        facts = {key: found for study in studies for key, found in study.facts.items()}
+        """Return studies of the same scale as one, with the folder and recipe of the first."""
+        tables = {}
+        for name in ("runs", "rows", "curves"):
+            tables[name] = _joined([getattr(study, name) for study in studies])
+        facts = {key: entry for study in studies for key, entry in study.facts.items()}
         return replace(studies[0], **tables, facts=facts)
 
     @property
     def counts(self) -> dict[str, int]:
-        """Runs by outcome, those that are nought included."""
+        """Count the runs by outcome, zeros included."""
         return outcomes(self.runs["outcome"])
 
     @property
@@ -78,54 +76,75 @@ class Study:
 
     @property
     def counted(self) -> str:
-        """In words, for titles."""
-        return ", ".join(f"{n} {name}" for name, n in self.counts.items() if n or name == "done")
+        """Return the counts in words, for titles."""
+        counts = {name: n for name, n in self.counts.items() if n or name == "done"}
+        return ", ".join(f"{n} {name}" for name, n in counts.items())
 
     def field(self, name: str) -> list[Any]:
-        """The different values of a field, in the order of the plan."""
+        """Return the different values of a field, in the order of the plan."""
         values = self.runs[name] if name in self.runs else Series(dtype=object)
         return list(dict.fromkeys(values.dropna()))
 
 
-def outcomes(found: Series) -> dict[str, int]:
-    return {name: int((found == name).sum()) for name in OUTCOMES}
+def outcomes(column: Series) -> dict[str, int]:
+    """Count the values of a column of outcomes."""
+    return {name: int((column == name).sum()) for name in OUTCOMES}
+
+
+def _check_planned(plan: Plan, runs: Sequence[dict[str, Any]], folder: str | Path) -> None:
+    planned = {experiment["key"] for experiment in plan.experiments}
+    others = [run["folder"] for run in runs if run["key"] and run["key"] not in planned]
+    if others:
+        sweep = f"sweep {plan.recipe} at scale {plan.scale}"
+        raise InvalidInput(
+            f"DIR={str(folder)!r} has {len(others)} runs that are not of its {sweep}, "
+            f"the first {Path(others[0]).name!r}; move them to another folder"
+        )
 
 
 def _joined(tables: Sequence[DataFrame]) -> DataFrame:
-    """By their lines, since columns that only some have would lose their kinds."""
+    """Join tables line by line, since columns that only some have would lose their types."""
     filled = [table for table in tables if len(table)] or list(tables[:1])
     columns = list(dict.fromkeys(name for table in filled for name in table.columns))
-    return DataFrame([line for table in filled for line in table.to_dict("records")], columns=columns)
+    lines = [line for table in filled for line in table.to_dict("records")]
+    return DataFrame(lines, columns=columns)
 
 
 def _table(results: Results, name: str, runs: DataFrame) -> DataFrame:
-    """With the fields that every figure asks for, though no run may have been finished."""
+    """Return a table with all fields that figures use, also if no run is finished."""
     table = results.df(name)
-    table = table.reindex(columns=list(dict.fromkeys((*table.columns, *COLUMNS[name], *FIELDS))))
-    if table.empty:  # columns of nothing are of floats, which join with no text
+    columns = dict.fromkeys((*table.columns, *COLUMNS[name], *FIELDS))
+    table = table.reindex(columns=list(columns))
+    if table.empty:  # empty columns are floats, which cannot be merged with text
         table = table.astype({field: runs[field].dtype for field in FIELDS})
     return table
 
 
 def _runs(states: Sequence[dict[str, Any]]) -> DataFrame:
     runs = DataFrame(list(states))
-    runs = runs.reindex(columns=list(dict.fromkeys((*COLUMNS["runs"], *FIELDS, *runs.columns))))
+    columns = dict.fromkeys((*COLUMNS["runs"], *FIELDS, *runs.columns))
+    runs = runs.reindex(columns=list(columns))
     outcome = [_OUTCOME.get(status, "failed") for status in runs["status"]]
     return runs.assign(outcome=outcome, setting=_settings(runs))
 
 
 def _settings(runs: DataFrame) -> Series:
-    """Fields that differ within a cell but are neither rate nor seed. Runs of an older version lack some of `eval`."""
-    found = Series("", index=runs.index)
-    others = [name for name in runs if name.startswith(("train.", "model.", "eval.")) and name not in FIELDS]
+    """Describe the fields that differ within a cell but are neither rate nor seed."""
+    settings = Series("", index=runs.index)
+    sections = [name for name in runs if name.startswith(("train.", "model.", "eval."))]
+    others = [name for name in sections if name not in FIELDS]
     for _, group in runs.groupby(list(_CELL)):
-        differ = [name for name in others if group[name].nunique(dropna=name.startswith("eval.")) > 1]
+        differ = []
+        for name in others:
+            # runs of an older version lack some fields of `eval`
+            if group[name].nunique(dropna=name.startswith("eval.")) > 1:
+                differ.append(name)
         for index, values in group[differ].iterrows():
-            found[index] = ", ".join(_said(name, value) for name, value in values.items() if value == value)
-    return found
+            texts = [_setting(name, value) for name, value in values.items() if value == value]
+            settings[index] = ", ".join(texts)
+    return settings
 
 
-def _said(name: str, value: Any) -> str:
-    return (
-        f"{name.partition('.')[2]}={value:g}" if isinstance(value, int | float) else f"{name.partition('.')[2]}={value}"
-    )
+def _setting(name: str, value: Any) -> str:
+    text = f"{value:g}" if isinstance(value, int | float) else str(value)
+    return f"{name.partition('.')[2]}={text}"

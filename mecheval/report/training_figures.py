@@ -18,6 +18,7 @@ from mecheval.tasks import tasks
 ROWS = {"share": "restored share", "loss": "dev loss"}
 ROWS |= {"gradient_norm": "gradient norm", "accuracy": "dev accuracy"}
 MOST = 160  # points of a curve
+Label = Callable[[dict[str, Any]], str]
 
 
 def emergence(study: Study) -> Sheet:
@@ -103,7 +104,7 @@ def _width(line: dict[str, Any]) -> str:
     return f"d_model {int(line['model.d_model'])}, {int(line['model.layers'])} layers"
 
 
-def _curves(parts: list[DataFrame], panel: Callable[[dict[str, Any]], str] = _architecture) -> DataFrame:
+def _curves(parts: list[DataFrame], panel: Label = _architecture) -> DataFrame:
     """Return one table of all quantities; long curves are thinned."""
     table = concat(parts, ignore_index=True)
     runs = table[["model.architecture", "model.d_model", "seed", "key"]].itertuples(index=False)

@@ -44,7 +44,7 @@ class Size:
         return self.rates.get(Spec.parse(architecture).name, every)
 
     def fields_of(self, architecture: str) -> Mapping[str, Any]:
-        """Return the fields of an architecture; a third-party model keeps its own initialisation."""
+        """Return the fields for an architecture; a third-party model keeps its initialisation."""
         if not build_architecture(architecture).whole:
             return self.fields
         return {n: value for n, value in self.fields.items() if not n.startswith("model.init.")}

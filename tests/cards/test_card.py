@@ -18,11 +18,11 @@ from mecheval import Card, card
 from mecheval.cards.experiments import BASELINES, SEEDS, experiments
 from mecheval.cards.subject import Subject
 from mecheval.core.errors import InvalidInput
-from mecheval.paper.recipes import SCALES, named
 from mecheval.report.study import Study
 from mecheval.report.verdicts import verdicts
 from mecheval.runs.run import run
 from mecheval.sweeps.job import Outcome
+from mecheval.sweeps.recipe import get_experiments, get_scale, scales
 
 SIZED = replace(MICRO, seeds=SEEDS)
 TESTS = Path(__file__).parents[1]
@@ -47,7 +47,7 @@ def stamps(folder):
 
 
 def test_the_card_of_a_built_in_says_what_the_recipes_give(of, tmp_path):
-    recall = [one for one in named("emergence").experiments(SIZED) if one.model.architecture == "attention"]
+    recall = [one for one in get_experiments("emergence", SIZED) if one.model.architecture == "attention"]
     alike = [*recall, *SIZED.experiments("treecall", ["attention"])]
     for one in alike:
         run(one, tmp_path)
@@ -248,9 +248,9 @@ def test_a_script_that_its_workers_would_run_again_is_refused(tmp_path):
     assert [path.name for path in tmp_path.iterdir() if path.name != "__pycache__"] == ["script.py"]
 
 
-@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("scale", scales.names())
 def test_a_card_has_three_seeds_of_the_widest_models_and_watches_one_task(scale):
-    every = experiments(SCALES[scale], BASELINES)
+    every = experiments(get_scale(scale), BASELINES)
     assert {one.seed for one in every} == {0, 1, 2}
     assert len({one.model.d_model for one in every}) == 1
     assert len({one.key for one in every}) == len(every)

@@ -9,8 +9,8 @@ from support.card_runs import MEAN, made
 from support.made_runs import behaviour, experiment, finished, grid, verdict
 
 from mecheval.cards.facts import Emerged, emerged
-from mecheval.paper.beyond import emergence
 from mecheval.report.study import Study
+from mecheval.report.training_figures import emergence
 
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>|`*"
 

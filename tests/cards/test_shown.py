@@ -5,9 +5,8 @@ import runpy
 from pathlib import Path
 
 from support.card_runs import alone
-from support.tiny_scale import MICRO
+from support.tiny_scale import as_quick
 
-from mecheval.paper import recipes
 from mecheval.cards.page import TEMPLATES
 from mecheval.cli import main
 
@@ -17,7 +16,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "card.md").read_text()
 
 def test_the_example_has_a_card_on_the_command_line_and_as_a_script(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setitem(recipes.SCALES, "quick", MICRO)
+    as_quick(monkeypatch)
     Path("my.py").write_text(CODE)
     with alone() as started:
         assert main(["card", "my.py:MyMixer"]) == 0

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 from support.card_runs import THIRD_PARTY, Counted, alone
-from support.tiny_scale import MICRO
+from support.tiny_scale import MICRO, as_quick
 
-from mecheval.paper import recipes
 from mecheval.cli import main
 from mecheval.runs.finished import Run
 from mecheval.sweeps.job import Outcome
@@ -20,7 +19,7 @@ LSTM = f"{THIRD_PARTY / 'lstm.py'}:Lstm"
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
-    monkeypatch.setitem(recipes.SCALES, "quick", MICRO)
+    as_quick(monkeypatch)
     with alone() as started:
         yield started
 
@@ -59,7 +58,7 @@ def test_what_failed_is_told_at_the_end_with_exit_code_1(shelf, monkeypatch, cap
             bad = job.experiment["seed"] == 2
             self._outcomes.append((job, Outcome("error", "no luck"))) if bad else super().start(job)
 
-    monkeypatch.setitem(recipes.SCALES, "quick", replace(MICRO, name="unlucky"))
+    as_quick(monkeypatch, replace(MICRO, name="unlucky"))
     monkeypatch.setattr("mecheval.sweeps.local.Local", Unlucky)
     assert main(["card", "attention", "--out", str(shelf)]) == 1
     seen = capsys.readouterr()

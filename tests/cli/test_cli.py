@@ -3,9 +3,9 @@ from itertools import product
 
 import pytest
 from support.sweep_runs import Inline
-from support.tiny_scale import MICRO
+from support.tiny_scale import as_quick
 
-from mecheval import __version__, recipes
+from mecheval import __version__
 from mecheval.cli import app, main
 from mecheval.plugins import build_task
 
@@ -166,7 +166,7 @@ def place_with_runs(tmp_path_factory):
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_help_ends_in_an_example_that_runs(command, capsys, place_with_runs, monkeypatch):
     monkeypatch.chdir(place_with_runs)
-    monkeypatch.setitem(recipes.SCALES, "quick", MICRO)
+    as_quick(monkeypatch)
     for module in ("local", "sweep"):
         monkeypatch.setattr(f"mecheval.sweeps.{module}.Local", Inline)
     if command in ("runs", "results", "intervene"):

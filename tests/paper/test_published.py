@@ -7,7 +7,7 @@ import pytest
 
 from mecheval.models.config import ModelConfig
 from mecheval.paper.published import COLUMNS, FILE, published, setting_of, why_not_comparable
-from mecheval.paper.recipes import SCALES, named
+from mecheval.sweeps.recipe import get_experiments, get_scale, recipes
 from mecheval.tasks import tasks
 
 # how many numbers each figure has
@@ -85,14 +85,16 @@ def test_attention_at_the_two_highest_rates_is_said_to_be_without_positions():
 
 @pytest.mark.parametrize("figure", ["3", "4a", "4b", "5", "12"])
 def test_runs_of_recall_at_the_papers_scale_can_be_compared(figure):
-    size = replace(SCALES["paper"].recall, widths=(64,), rates=(1e-3,))
-    experiments = named(f"figure{figure}").experiments(replace(SCALES["paper"], recall=size))
+    paper = get_scale("paper")
+    size = replace(paper.recall, widths=(64,), rates=(1e-3,))
+    experiments = get_experiments(f"figure{figure}", replace(paper, recall=size))
     assert {why_not_comparable(experiment.fields()) for experiment in experiments} == {None}
 
 
 @pytest.mark.parametrize("figure", ["7", "8", "10", "13"])
 def test_of_treecall_nothing_but_the_grammar_differs_at_the_papers_scale(figure):
-    reason = why_not_comparable(next(named(f"figure{figure}").make(SCALES["paper"])).fields())
+    first = next(recipes.get(f"figure{figure}")(get_scale("paper")))
+    reason = why_not_comparable(first.fields())
     assert "grammar" in reason
     assert ";" not in reason
 

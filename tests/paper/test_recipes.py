@@ -1,4 +1,4 @@
-"""What each recipe asks for, at every scale."""
+"""The experiments of each recipe, at every scale."""
 
 import re
 import sys
@@ -12,12 +12,20 @@ from support.tiny_scale import MICRO
 from mecheval.core.errors import InvalidInput
 from mecheval.core.spec import canonical_json
 from mecheval.models.language_model import LanguageModel
-from mecheval.paper.recipes import SCALES, all_recipes, named, scale_named
 from mecheval.plugins import load_plugin, register_model
 from mecheval.runs.experiment import Experiment
 from mecheval.runs.run import run
-from mecheval.sweeps.recipe import ARCHITECTURES, recipe, recipes
+from mecheval.sweeps.recipe import (
+    ARCHITECTURES,
+    get_experiments,
+    get_scale,
+    recipe,
+    recipe_names,
+    recipes,
+    scales,
+)
 
+SCALES = ("quick", "small", "laptop", "paper")
 COUNTS = {  # experiments at the scales quick, small, laptop and paper
     "figure3": (7, 126, 28, 245),
     "figure4a": (5, 90, 20, 175),
@@ -40,55 +48,51 @@ PAGE = Path(__file__).parents[2] / "docs" / "recipes.md"
 OF_THE_PAPER = [name for name in COUNTS if name.startswith("figure")]
 
 
-@pytest.fixture
-def own_recipes():
-    """What a test registers is gone after it."""
-    before = dict(recipes)
-    yield
-    recipes.clear()
-    recipes.update(before)
-
-
-class Noted:
-    """In place of an experiment, of which the paper's scale has thousands: its fields."""
+class Fields:
+    """The fields of an experiment in its place: the paper's scale has thousands."""
 
     of = dict
 
 
 @cache
-def asked(name, scale):
+def fields_of(name, scale):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(recipe_module, "Experiment", Noted)
-        return list(named(name).make(SCALES[scale]))
+        patch.setattr(recipe_module, "Experiment", Fields)
+        experiments = list(recipes.get(name)(get_scale(scale)))
+    return [one.fields() if isinstance(one, Experiment) else one for one in experiments]
 
 
 def made(name, scale):
     """The experiments themselves, of one rate and seed."""
-    alike = {canonical_json({**e, "train.lr": 1e-3, "seed": 0}): {**e, "train.lr": 1e-3} for e in asked(name, scale)}
+    alike = {}
+    for fields in fields_of(name, scale):
+        one_rate = {**fields, "train.lr": 1e-3, "seed": 0}
+        alike[canonical_json(one_rate)] = one_rate
     return [Experiment.of(fields) for fields in alike.values()]
 
 
-def test_a_strangers_whole_model_keeps_its_own_start(own_names):
+def test_a_third_party_model_keeps_its_own_initialisation(own_names):
     class Whole:
         """Theirs."""
 
         def __init__(self, vocab_size: int, d_model: int, layers: int, max_len: int) -> None: ...
 
     register_model("theirs")(Whole)
-    for experiment in SCALES["quick"].experiments("recall", ["theirs", "mamba"]):
+    for experiment in get_scale("quick").experiments("recall", ["theirs", "mamba"]):
         start = {experiment.model.init_linear, experiment.model.init_embedding}
         assert start == ({1.0} if experiment.model.architecture == "theirs" else {3.0, 5.0})
 
 
 def test_the_recipes_are_the_papers_figures_in_order_and_then_ours():
-    assert list(all_recipes()) == list(COUNTS)
-    assert all(found.summary for found in all_recipes().values())
+    assert scales.names() == list(SCALES)
+    assert recipe_names() == list(COUNTS)
+    assert all(recipes.describe(name).summary for name in COUNTS)
 
 
 @pytest.mark.parametrize("name", COUNTS)
 def test_every_recipe_yields_so_many_experiments_and_none_twice(name):
-    keys = [{canonical_json(fields) for fields in asked(name, scale)} for scale in SCALES]
-    assert tuple(map(len, keys)) == tuple(len(asked(name, scale)) for scale in SCALES) == COUNTS[name]
+    keys = [{canonical_json(fields) for fields in fields_of(name, scale)} for scale in SCALES]
+    assert tuple(map(len, keys)) == tuple(len(fields_of(name, scale)) for scale in SCALES) == COUNTS[name]
 
 
 def test_the_page_says_how_many_runs_each_recipe_has():
@@ -100,7 +104,7 @@ def test_the_page_says_how_many_runs_each_recipe_has():
 
 
 def test_more_seeds_are_the_widest_models():
-    seeds = {(e["model.d_model"], e["seed"]) for e in asked("figure3", "laptop")}
+    seeds = {(e["model.d_model"], e["seed"]) for e in fields_of("figure3", "laptop")}
     assert seeds == {(32, 0), (64, 0), (64, 1), (64, 2)}
 
 
@@ -114,8 +118,8 @@ def test_every_model_of_every_recipe_can_be_built(scale):
 
 @pytest.mark.parametrize("name", OF_THE_PAPER)
 def test_the_papers_scale_is_the_papers(name):
-    assert {e["model.d_model"] for e in asked(name, "paper")} == {16, 32, 64, 128, 256}
-    for e in asked(name, "paper"):
+    assert {e["model.d_model"] for e in fields_of(name, "paper")} == {16, 32, 64, 128, 256}
+    for e in fields_of(name, "paper"):
         rates, epochs = ((3e-5, 1e-4, 3e-4, 1e-3, 3e-3), 32)
         if e["task"].startswith("recall"):
             rates, epochs = ((*rates, 1e-2, 3e-2), 16)
@@ -138,7 +142,7 @@ def test_figure_10_looks_at_dev_and_at_test_and_asks_there_what_training_never_d
 
 
 def test_the_demo_trains_each_architecture_once():
-    assert [e["model.architecture"] for e in asked("demo", "quick")] == list(ARCHITECTURES)
+    assert [e["model.architecture"] for e in fields_of("demo", "quick")] == list(ARCHITECTURES)
 
 
 def test_every_step_of_the_cost_recipe_has_as_many_tokens():
@@ -151,13 +155,11 @@ def test_every_step_of_the_cost_recipe_has_as_many_tokens():
 
 @pytest.mark.parametrize("name", COUNTS)
 def test_the_last_experiment_of_every_recipe_runs_to_its_end(name, tmp_path):
-    experiment = named(name).experiments(MICRO)[-1]
+    experiment = get_experiments(name, MICRO)[-1]
     assert run(experiment, tmp_path).status == "done"
 
 
-def test_a_recipe_in_a_file_is_named_like_ours_and_a_task_of_its_own_is_trained_as_recall_is(
-    tmp_path, own_names, own_recipes
-):
+def test_a_recipe_in_a_file_is_named_like_ours_and_its_task_is_trained_as_recall_is(tmp_path, own_names):
     file = tmp_path / "mine.py"
     file.write_text("""
 from mecheval.plugins import register_task
@@ -174,23 +176,23 @@ def mine(scale):
     yield from scale.experiments("mine:pairs=2", ["attention"], layers=(1, 2))
 """)
     load_plugin(file)
-    assert list(all_recipes())[-1] == "mine"
-    experiments = named("mine").experiments(MICRO)
-    assert [(e.task, e.model.layers, e.train.batch) for e in experiments] == [
+    assert recipe_names()[-1] == "mine"
+    experiments = get_experiments("mine", MICRO)
+    assert [(e.task_spec, e.model.layers, e.train.batch) for e in experiments] == [
         ("mine:pairs=2", 1, 8),
         ("mine:pairs=2", 2, 8),
     ]
 
 
 def test_a_mixer_that_no_scale_knows_is_tried_at_every_rate():
-    found = SCALES["quick"].experiments("recall", ["linear_attention"])
+    found = get_scale("quick").experiments("recall", ["linear_attention"])
     assert [e.train.lr for e in found] == [1e-3, 3e-3, 1e-2]
 
 
 def test_wrong_names_are_refused_with_the_right_ones():
     with pytest.raises(InvalidInput, match=r"no recipe named 'figure33'; did you mean 'figure"):
-        named("figure33")
+        get_experiments("figure33", MICRO)
     with pytest.raises(InvalidInput, match=r"no scale named 'smal'; did you mean 'small'"):
-        scale_named("smal")
+        get_scale("smal")
     with pytest.raises(InvalidInput, match="is taken"):
-        recipe("figure3")
+        recipe("figure3")(lambda scale: iter(()))

@@ -11,13 +11,13 @@ import pytest
 from support.made_runs import MADE, PROVENANCE, behaviour, experiment, finished, grid, planned, sweep, verdict
 
 from mecheval.core.errors import InvalidInput
-from mecheval.sweeps.recipe import recipe_names
 from mecheval.report.facts import provenance
 from mecheval.report.files import write_page
 from mecheval.report.page import page
 from mecheval.report.study import Study
 from mecheval.results.keep import keep
 from mecheval.runs.pending import Workplace
+from mecheval.sweeps.recipe import recipe_names
 
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>"
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")

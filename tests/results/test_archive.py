@@ -11,7 +11,6 @@ from mecheval.cli import main
 from mecheval.core.errors import InvalidInput, StoreError
 from mecheval.report.drawing import draw
 from mecheval.report.page import page
-from mecheval.report.parts import all_figures
 from mecheval.report.study import Study
 from mecheval.report.verdicts import verdicts
 from mecheval.results.keep import keep
@@ -50,7 +49,6 @@ def test_a_study_of_what_is_kept_is_that_of_the_runs(runs, kept):
 
 
 def test_figures_and_verdicts_of_what_is_kept_are_those_of_the_runs(runs, kept):
-    all_figures()
     before, after = Study.read(runs), Study.read(kept)
     for found in (lambda study: draw(study, "3").table(), verdicts):
         assert_frame_equal(found(before), found(after), check_dtype=False, rtol=1e-5)

@@ -5,7 +5,6 @@ import pytest
 from mecheval import plugins
 from mecheval.runs.run import run
 from mecheval.sweeps.job import Job
-from mecheval.sweeps.recipe import recipes
 from mecheval.sweeps.worker import work
 from support.fault_injection import result, small
 
@@ -36,10 +35,6 @@ def recipe_file(folder, runs=2, steps=12, width=8, batch=4, more=""):
 def own_recipes(monkeypatch, own_names):
     """What a file registers is gone after the test."""
     monkeypatch.setattr(plugins, "_checksums", {})
-    before = dict(recipes)
-    yield
-    recipes.clear()
-    recipes.update(before)
 
 
 def seeds(number, **other):

@@ -118,10 +118,10 @@ def test_each_death_costs_one_run_and_is_told(tmp_path):
 def one(tmp_path, recipe, **options):
     file = recipe_file(tmp_path, more=THIRD_PARTY)
     plugins.load_plugin(file)
-    from mecheval.paper.recipes import SCALES, named
+    from mecheval.sweeps.recipe import get_experiments, get_scale
 
     asked = SweepOptions(workers=1, plugins=(str(file),), **options)
-    return Agenda(named(recipe).experiments(SCALES["quick"])[:1], tmp_path / "out", recipe, "quick", asked)
+    return Agenda(get_experiments(recipe, get_scale("quick"))[:1], tmp_path / "out", recipe, "quick", asked)
 
 
 def test_whoever_takes_too_long_is_stopped(tmp_path):
@@ -178,7 +178,7 @@ def test_after_the_launchers_end_the_same_command_ends_in_the_same_bytes(number,
     code, printed, errors = completed(*words)
     assert (code, "2 done" in printed) == (0, True), errors
     plugins.load_plugin(file)
-    from mecheval.paper.recipes import SCALES, named
+    from mecheval.sweeps.recipe import get_experiments, get_scale
 
-    assert results(out) == alone(named("mine").experiments(SCALES["quick"]), tmp_path / "alone")
+    assert results(out) == alone(get_experiments("mine", get_scale("quick")), tmp_path / "alone")
     assert list(out.glob("*.partial")) == []

@@ -47,9 +47,9 @@ def torture(kills, seed, room):
             break
     last = subprocess.run(list(map(str, command)), capture_output=True, text=True)
     load_plugin(file)
-    from mecheval.paper.recipes import SCALES, named
+    from mecheval.sweeps.recipe import get_experiments, get_scale
 
-    same = results(out) == alone(named("mine").experiments(SCALES["quick"]), room / "alone")
+    same = results(out) == alone(get_experiments("mine", get_scale("quick")), room / "alone")
     names = ("key", "metric", "split", "step", "corrupted", "condition", "site", "role")
     keys = [tuple(row[name] for name in names) for row in Results(out).rows()]
     report = {"died": died, "ends": ends, "last": last.returncode, "same": same, "double": len(keys) - len({*keys})}
