@@ -52,7 +52,7 @@ def compare(
     if as_json:
         from mecheval.report.files import records
 
-        facts = {"by": result.by, "correction": result.correction}
+        facts: Any = {"by": result.by, "correction": result.correction}
         facts |= {"runs": result.study.counts, "notes": result.notes}
         tables = {"groups": records(result.groups), "pairs": records(result.table)}
         print_json({**facts, **tables})

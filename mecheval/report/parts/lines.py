@@ -101,7 +101,7 @@ class Lines:
         dash = altair.StrokeDash("series:N", legend=None, scale=dashes)
         layers = [base.mark_line().encode(strokeDash=dash)]
         layers.append(base.mark_rule(opacity=0.45).encode(y="low:Q", y2="high:Q"))
-        layers.append(vega.seed_dots(base, "seed_values").encode(y="seed_values:Q"))
+        layers.append(vega.seed_dots(base, "seed_values", xOffset=5).encode(y="seed_values:Q"))
         points = base.mark_point(filled=True, size=46, opacity=1)
         layers.append(points.encode(shape=vega.shape(self.looks), tooltip=vega.tooltips(table)))
         if self._compared:
@@ -128,8 +128,9 @@ class Lines:
             axis.plot(at, line["value"], **self._style(name))
             axis.vlines(at, line["low"], line["high"], color=colour, alpha=0.5, linewidth=1.1)
             for x, seeds, values in zip(at, line["seeds"], line["seed_values"], strict=True):
-                if seeds > 1:
-                    axis.scatter([x] * len(values), values, color=colour, **DOTS)
+                if seeds > 1:  # beside the mean, which would hide them
+                    side = x + (0.035 if self._beside else 0.07) if self.even else x * 1.03
+                    axis.scatter([side] * len(values), values, color=colour, **DOTS)
             if "published" in line:
                 axis.plot(at, line["published"], color=colour, **PAPER)
                 failed = line["state"].isin(["failed", "diverged"]).to_numpy()
