@@ -52,7 +52,7 @@ class Part(Protocol):
 
 
 @dataclass(frozen=True)
-class Sheet:
+class Figure:
     """A drawn study; `name` is what `mecheval figure` takes."""
 
     name: str
@@ -64,7 +64,7 @@ class Sheet:
     scale: str | None
 
     @classmethod
-    def of(cls, study: Study, name: str, title: str, parts: Sequence[Part], *notes: str) -> "Sheet":
+    def of(cls, study: Study, name: str, title: str, parts: Sequence[Part], *notes: str) -> "Figure":
         every = [*notes, *_sources(parts)]
         return cls(name, title, parts, every, study.counted, study.partial, study.scale)
 

@@ -18,7 +18,7 @@ from pandas import DataFrame
 from mecheval.core.errors import InvalidInput
 from mecheval.report import facts, labels
 from mecheval.report.drawing import NothingToDraw, draw, figure_of
-from mecheval.report.figure import Sheet, styled
+from mecheval.report.figure import Figure, styled
 from mecheval.report.study import Study
 from mecheval.report.training_figures import emergence, training
 from mecheval.report.verdict_figure import demo
@@ -53,7 +53,7 @@ def page(*studies: Study, place: Path = Path()) -> str:
     )
 
 
-def figure_page(figure: Sheet) -> str:
+def figure_page(figure: Figure) -> str:
     """Return a page with one figure alone, as live as in a report."""
     return render("figure.html", title=figure.title, figure=embed(figure))
 
@@ -123,7 +123,7 @@ def _chapters(labelled: Mapping[str, Study], place: Path) -> list[dict[str, Any]
     return chapters
 
 
-def _figures(study: Study) -> list[Sheet]:
+def _figures(study: Study) -> list[Figure]:
     """Draw the figure of a study and those about its training."""
     figures = [_figure(study)]
     if len(study.curves):
@@ -133,7 +133,7 @@ def _figures(study: Study) -> list[Sheet]:
     return figures
 
 
-def _figure(study: Study) -> Sheet:
+def _figure(study: Study) -> Figure:
     """Draw the recipe's figure, or the verdicts where it has none or nothing to draw."""
     name = figure_of(study.recipe)
     try:
@@ -147,7 +147,7 @@ def _has_grids_of_training(rows: DataFrame) -> bool:
     return bool(shares.groupby("key")["step"].nunique().gt(1).any())
 
 
-def embed(figure: Sheet) -> dict[str, Any]:
+def embed(figure: Figure) -> dict[str, Any]:
     """Return a figure for a template: itself, its live chart and its picture as a data URI."""
     stream = BytesIO()
     with styled():  # WebP without loss takes half as much as PNG

@@ -16,7 +16,7 @@ from matplotlib.ticker import PercentFormatter
 from pandas import DataFrame
 
 from mecheval.report import labels
-from mecheval.report.figure import GREY, Sheet, panes
+from mecheval.report.figure import GREY, Figure, panes
 from mecheval.report.study import Study
 from mecheval.report.tables import choice
 from mecheval.report.vega import Chart, colour, ink, seed_dots, shade, shares
@@ -37,7 +37,7 @@ HATCHED: dict[str, Any] = {"facecolor": "#f4f4f4", "edgecolor": "#a8a8a8", "hatc
 DOTS: dict[str, Any] = {"s": 9, "color": labels.INK, "linewidths": 0.4, "edgecolors": "white"}
 
 
-def demo(study: Study) -> Sheet:
+def demo(study: Study) -> Figure:
     table = verdicts(study)
     fields = ("task", "model.d_model", "model.layers", "setting")
     varied = [name for name in fields if table[name].nunique() > 1]
@@ -46,7 +46,7 @@ def demo(study: Study) -> Sheet:
     title = "How each architecture recalls"
     title += f": {labels.task(tasks[0])}" if len(tasks) == 1 else ""
     note = f"{NOTE} {SEVERAL if table['judged'].max() > 1 else ONE}"
-    return Sheet.of(study, "demo", title, [Verdicts("", table)], note, choice(study))
+    return Figure.of(study, "demo", title, [Verdicts("", table)], note, choice(study))
 
 
 def _label(line: dict[str, Any], varied: Sequence[str]) -> str:

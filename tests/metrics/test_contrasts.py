@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from scipy.stats import ttest_ind, ttest_rel
 
-from mecheval.metrics.statistics import ALPHA, CORRECTIONS, contrast, adjust_p, seeds_needed, smallest_p
+from mecheval.metrics.statistics import ALPHA, CORRECTIONS, adjust_p, contrast, seeds_needed, smallest_p
 
 
 def seeds(values, first=0):

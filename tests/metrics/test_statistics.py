@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import t
 
-from mecheval.metrics.statistics import MANY, interval, middle
-from mecheval.metrics.statistics import proportion_interval, resampled, seed_interval
+from mecheval.metrics.statistics import MANY, interval, middle, proportion_interval, resampled, seed_interval
 
 Z = 1.959963984540054  # the 97.5 % quantile of the normal distribution
 

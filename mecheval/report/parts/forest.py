@@ -10,7 +10,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator, ScalarFormatter
 from pandas import DataFrame
 
 from mecheval.report.compare import DIFFER, Comparison
-from mecheval.report.figure import GREY, Sheet, panes
+from mecheval.report.figure import GREY, Figure, panes
 from mecheval.report.labels import INK
 from mecheval.report.tables import ordered
 from mecheval.report.vega import Chart, colour, panels, seed_dots, titled
@@ -23,7 +23,7 @@ NOTE = (
 )
 
 
-def forest(comparison: Comparison) -> Sheet:
+def forest(comparison: Comparison) -> Figure:
     """Draw a comparison, with a part for each setting."""
     table = comparison.table.assign(value=comparison.table["difference"])
     table["label"] = table["a"] + " − " + table["b"]
@@ -31,7 +31,7 @@ def forest(comparison: Comparison) -> Sheet:
     parts = [Forest(str(setting), lines) for setting, lines in table.groupby("setting", sort=False)]
     title = f"What {comparison.by} changes, over seeds"
     notes = [NOTE.format(comparison.correction), *comparison.notes]
-    return Sheet.of(comparison.study, "compare", title, parts, *notes)
+    return Figure.of(comparison.study, "compare", title, parts, *notes)
 
 
 @dataclass(frozen=True)
