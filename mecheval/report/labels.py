@@ -24,23 +24,12 @@ _KNOWN = {
 INK = "#222222"  # of text, and of lines that stand for no architecture
 ORDER = tuple(_KNOWN)  # from top to bottom, as in the paper
 OTHERS = ("#5B4A9E", "#7A4B2A", "#A03048", "#3E6B5C", "#4B5A6B")
-ROLES = {
-    "key": "#E69F00",
-    "value": "#009E73",
-    "next_key": "#56B4E9",
-    "divider": "#8C8C8C",
-    "query": "#CC79A7",
-}
+ROLES = {"key": "#E69F00", "value": "#009E73", "next_key": "#56B4E9"}
+ROLES |= {"divider": "#8C8C8C", "query": "#CC79A7"}
 # matplotlib's markers and Vega's names for them; Vega has no × that has an area to fill
-MARKERS = {
-    "o": "circle",
-    "v": "triangle-down",
-    "^": "triangle-up",
-    "P": "cross",
-    "s": "square",
-    "D": "diamond",
-    "X": "M-1,-.5L-.5,-1L0,-.5L.5,-1L1,-.5L.5,0L1,.5L.5,1L0,.5L-.5,1L-1,.5L-.5,0Z",
-}
+MARKERS = {"o": "circle", "v": "triangle-down", "^": "triangle-up", "P": "cross", "s": "square"}
+MARKERS |= {"D": "diamond"}
+MARKERS |= {"X": "M-1,-.5L-.5,-1L0,-.5L.5,-1L1,-.5L.5,0L1,.5L.5,1L0,.5L-.5,1L-1,.5L-.5,0Z"}
 _TASKS = {"recall": "AR", "treecall": "ATR"}
 
 
