@@ -129,6 +129,9 @@ class Recorder(Evidence):
     def share(self, cell, role, site=""):
         return self.accuracy(cell)
 
+    def share_bounds(self, cell, role, site=""):
+        return -inf, inf
+
     def mechanisms(self, cell):
         return list(self.accuracy(cell))
 
