@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, Self, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import altair
 import matplotlib as mpl
@@ -64,8 +64,8 @@ class Figure:
     scale: str | None
 
     @classmethod
-    def of(cls, study: Study, name: str, title: str, parts: Sequence[Part], *notes: str) -> Self:
-        every = [*notes, *_sources(parts)]
+    def of(cls, study: Study, name: str, title: str, parts: Sequence[Part], *note: str) -> "Figure":
+        every = [*note, *_sources(parts)]
         return cls(name, title, parts, every, study.counted, study.partial, study.scale)
 
     def table(self) -> DataFrame:

@@ -129,13 +129,13 @@ def averaged(rows: DataFrame, by: Sequence[str]) -> DataFrame:
 def bounds(rows: DataFrame) -> Bounds:
     """Return what is possible for a mean over these runs, all read by one reading.
 
-    The bounds of a share are of all documents, also where only some have its token: no seed
-    measured may be beyond them.
+    It is the mean of what is possible for each. The bounds of a share are of all documents, also
+    where only some have its token: they are widened to hold the mean that was measured.
     """
     if "least" not in rows:
         return BOUNDS.get(rows["metric"].iloc[0], ANY)
-    values = rows["value"]
-    return min(rows["least"].min(), values.min()), max(rows["most"].max(), values.max())
+    mean = float(rows["value"].mean())
+    return min(float(rows["least"].mean()), mean), max(float(rows["most"].mean()), mean)
 
 
 def _mean(group: DataFrame) -> dict[str, Any]:
