@@ -132,6 +132,8 @@ def bounds(rows: DataFrame) -> Bounds:
     It is the mean of what is possible for each. The bounds of a share are of all documents, also
     where only some have its token: they are widened to hold the mean that was measured.
     """
+    if rows.empty:
+        return ANY
     if "least" not in rows:
         return BOUNDS.get(rows["metric"].iloc[0], ANY)
     mean = float(rows["value"].mean())
