@@ -10,7 +10,7 @@ from mecheval.paper.claims import CLAIMS
 from mecheval.report.claims import SEEDS, Claim, Finding, check_claims
 from mecheval.report.drawing import draw, figure_of, short_name
 from mecheval.report.facts import provenance
-from mecheval.report.figure import Sheet
+from mecheval.report.figure import Figure
 from mecheval.report.files import save
 from mecheval.report.page import page
 from mecheval.report.study import Study
@@ -31,7 +31,7 @@ def folders() -> list[Path]:
     )
 
 
-def sheet(study: Study) -> Sheet:
+def draw_study(study: Study) -> Figure:
     name = figure_of(study.recipe)
     assert name, f"{study.folder} is of no figure"
     return draw(study, name)
@@ -92,7 +92,7 @@ def claim(told: Claim, said: Mapping[str, Mapping[str, str]]) -> Iterator[str]:
 def picture(name: str, study: Study, said: Mapping[str, str]) -> Iterator[str]:
     yield f"### {name}"
     yield f"{said.get(name, '').strip()} Runs: {study.counted}.".strip()
-    yield f"![{sheet(study).title}]({name}/figure.png)"
+    yield f"![{draw_study(study).title}]({name}/figure.png)"
     yield f"`mecheval figure {short_name(str(study.recipe))} --runs docs/results/{name} --out docs/results/{name}/figure.png`"
 
 
@@ -106,7 +106,7 @@ def made(studies: dict[str, Study]) -> str:
 
 def main() -> None:
     for folder in folders():
-        save(sheet(Study.read(folder)), folder / "figure.png")
+        save(draw_study(Study.read(folder)), folder / "figure.png")
     (HERE / "README.md").write_text(readme(), encoding="utf-8")
     (HERE / "report.html").write_text(report(), encoding="utf-8")
 

@@ -13,8 +13,8 @@ from pandas import DataFrame
 from mecheval.cards.facts import on_task, watched
 from mecheval.report import labels as names
 from mecheval.report.facts import provenance
-from mecheval.report.figure import Sheet
-from mecheval.report.page import percent, rendered, shown
+from mecheval.report.figure import Figure
+from mecheval.report.page import FILTERS, embed, render
 from mecheval.report.parts.heat import Heat
 from mecheval.report.study import Study
 from mecheval.report.training_figures import emergence, training
@@ -33,8 +33,8 @@ def html(study: Study, facts: Mapping[str, Any]) -> str:
     """Everything that comes from files is escaped."""
     sheets = {"verdict": demo(study), "where": _where(study, facts["cells"]), "emergence": _emergence(study)}
     sheets |= {f"training {task}": _training(study, task) for task in study.field("task")}
-    figures = {name: shown(sheet) for name, sheet in sheets.items() if sheet}
-    return rendered(
+    figures = {name: embed(sheet) for name, sheet in sheets.items() if sheet}
+    return render(
         "card.html",
         TEMPLATES,
         title=f"{facts['shown']} · mechanism card",
@@ -56,7 +56,7 @@ def markdown(facts: Mapping[str, Any]) -> str:
         lstrip_blocks=True,
         finalize=_quiet,
     )  # not autoescaped, which is for HTML: see `_quiet`
-    environment.filters |= {"percent": percent, "task": names.task}
+    environment.filters |= FILTERS
     return environment.get_template("card.md").render(card=facts, **_common())
 
 
@@ -81,7 +81,7 @@ def _heat(cells: Sequence[Mapping[str, Any]], task: str) -> list[dict[str, Any]]
     return list(found.values())
 
 
-def _where(study: Study, cells: Sequence[Mapping[str, Any]]) -> Sheet | None:
+def _where(study: Study, cells: Sequence[Mapping[str, Any]]) -> Figure | None:
     """Sites down, roles across, a panel for each task that is solved."""
     if not cells:
         return None
@@ -91,16 +91,16 @@ def _where(study: Study, cells: Sequence[Mapping[str, Any]]) -> Sheet | None:
         panel=table["task"].map(names.task), y=table["site"], x=table["role"].str.replace("_", " "), state="measured"
     )
     heat = Heat("", table.assign(published=float("nan")), "token at which it is put back", "")
-    return Sheet.of(study, "where", "What each site gives back", [heat], WHERE)
+    return Figure.of(study, "where", "What each site gives back", [heat], WHERE)
 
 
-def _emergence(study: Study) -> Sheet | None:
+def _emergence(study: Study) -> Figure | None:
     """Of the task on which training was watched; nothing where no run of it was finished."""
     part = watched(study)
     return emergence(part) if len(part.curves) else None
 
 
-def _training(study: Study, task: str) -> Sheet | None:
+def _training(study: Study, task: str) -> Figure | None:
     part = on_task(study, task)
     if not len(part.curves):
         return None

@@ -23,7 +23,7 @@ def did(line: Line) -> str:
         return f"{right}; no interventions were measured."
     if not line.solved:
         return f"{right}: not solved, so that there is no mechanism to name."
-    seeds = f"{line.agree} of {line.judged} seeds, {line.confidence or 0:.0%} of resamples"
+    seeds = names.seed_count(line.agree, line.judged)
     return f"{right}, by {line.mechanism} ({seeds}): it {line.meaning}."
 
 

@@ -65,7 +65,7 @@ def _table(found: "Card") -> Any:
     table.add_column("how it recalls")
     for line in found.facts["lines"]:
         right = "{value:.0%} [{low:.0%}, {high:.0%}]".format(**line["accuracy"]) if line["accuracy"] else line["state"]
-        seeds = f" ({line['agree']} of {line['judged']} seeds)" if line["judged"] else ""
+        seeds = f" ({names.seed_count(line['agree'], line['judged'])})" if line["judged"] else ""
         how = Text.assemble((line["mechanism"] or "–", "bold"), seeds)
         table.add_row(Text(names.task(line["task"])), Text(line["shown"]), right, how)
     return table

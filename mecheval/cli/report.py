@@ -40,12 +40,12 @@ def figure(name: Name, runs: Runs, out: Out = None, as_json: Json = False) -> No
     figure_named(name)
     if out:
         check_ending(out)
-    sheet = draw(Study.read(runs), name)
+    figure = draw(Study.read(runs), name)
     if as_json:
-        print_json(records(sheet.table()))
+        print_json(records(figure.table()))
         return
-    for path in [out] if out else default_files(sheet):
-        save(sheet, path)
+    for path in [out] if out else default_files(figure):
+        save(figure, path)
         print(path)
 
 

@@ -161,7 +161,7 @@ def _share(
 ) -> Number:
     place = f"{where} at the" if where else "at the"
     what = f"{cell}: share {place} {role.replace('_', ' ')}"
-    return mean(what, runs.share(cell, role, site), beyond=True)
+    return mean(what, runs.share(cell, role, site), runs.share_bounds(cell, role, site))
 
 
 def _mechanisms(

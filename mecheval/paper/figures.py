@@ -4,13 +4,14 @@ pyproject.toml registers every function as the figure of its name.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 from pandas import DataFrame
 
 from mecheval.core.spec import Spec
 from mecheval.paper.comparison import beside
 from mecheval.report import labels as names
-from mecheval.report.figure import Part, Sheet
+from mecheval.report.figure import Figure, Part
 from mecheval.report.parts.heat import Heat
 from mecheval.report.parts.lines import Lines
 from mecheval.report.parts.points import Boxes, Points
@@ -41,32 +42,32 @@ ENDS = (Reading(panel="Original"), Reading(panel="Corrupted Key", condition="cor
 FIVE = (*ENDS, *(_restored(f"Restored @ {role.title()}", LAYER_1, role) for role in ROLES))
 
 
-def figure3(study: Study) -> Sheet:
+def figure3(study: Study) -> Figure:
     """Draw which architectures solve associative recall, and how."""
     parts = _by_architecture(study, "3")
     title = f"Associative recall: {LIKELIHOOD}"
-    return Sheet.of(study, "figure3", title, parts, RESTORED, choice(study))
+    return Figure.of(study, "figure3", title, parts, RESTORED, choice(study))
 
 
-def figure4a(study: Study) -> Sheet:
+def figure4a(study: Study) -> Figure:
     """Draw Mamba with shorter convolutions on associative recall."""
     readings = (behaviour(panel="Accuracy"), FIVE[0], FIVE[2], FIVE[4])
     table = _kernels(read(study, readings, beside=beside("4a")), "d_conv")
     title = "Mamba with shorter convolutions on associative recall, %"
     heat = Heat("", table, WIDTH, MAMBA_TAPS)
-    return Sheet.of(study, "figure4a", title, [heat], RESTORED, choice(study))
+    return Figure.of(study, "figure4a", title, [heat], RESTORED, choice(study))
 
 
-def figure4b(study: Study) -> Sheet:
+def figure4b(study: Study) -> Figure:
     """Draw Based with shorter convolutions and a long one on associative recall."""
     readings = [behaviour(panel="Accuracy")]
     table = _kernels(read(study, readings, beside=beside("4b")), "kernel")
     heat = Heat("", table, WIDTH, "taps of Based's convolution")
     title = "Based with other convolutions on associative recall, %"
-    return Sheet.of(study, "figure4b", title, [heat], choice(study))
+    return Figure.of(study, "figure4b", title, [heat], choice(study))
 
 
-def figure5(study: Study) -> Sheet:
+def figure5(study: Study) -> Figure:
     """Draw what Mamba's convolutions restore on associative recall, at every rate."""
     readings = list(ENDS)
     for layer, role in ((0, "value"), (0, "next_key"), (1, "value")):
@@ -81,25 +82,25 @@ def figure5(study: Study) -> Sheet:
     title = f"Mamba's short convolutions on associative recall: {LIKELIHOOD}"
     note = "Restored: the clean output of the short convolution of a layer put back at one token"
     note += ", for every rate."
-    return Sheet.of(study, "figure5", title, [Heat("", table, WIDTH, "rate")], note)
+    return Figure.of(study, "figure5", title, [Heat("", table, WIDTH, "rate")], note)
 
 
-def figure7(study: Study) -> Sheet:
+def figure7(study: Study) -> Figure:
     """Draw which architectures solve associative treecall, and how."""
     parts = _by_architecture(study, "7")
     title = f"Associative treecall: {LIKELIHOOD}"
-    return Sheet.of(study, "figure7", title, parts, RESTORED, choice(study))
+    return Figure.of(study, "figure7", title, parts, RESTORED, choice(study))
 
 
-def figure8(study: Study) -> Sheet:
+def figure8(study: Study) -> Figure:
     """Draw Mamba with shorter convolutions on associative treecall."""
     table = _kernels(read(study, FIVE, beside=beside("8")), "d_conv")
     title = f"Mamba with shorter convolutions on treecall: {LIKELIHOOD}"
     heat = Heat("", table, WIDTH, MAMBA_TAPS)
-    return Sheet.of(study, "figure8", title, [heat], RESTORED, choice(study))
+    return Figure.of(study, "figure8", title, [heat], RESTORED, choice(study))
 
 
-def figure9(study: Study) -> Sheet:
+def figure9(study: Study) -> Figure:
     """Draw every architecture with and without position embeddings."""
     table = read(study, [behaviour()], beside=beside("9"))
     texts = table["model.architecture"]
@@ -113,10 +114,10 @@ def figure9(study: Study) -> Sheet:
     looks = {"with positions": ("#0072B2", "o"), "without positions": ("#D55E00", "s")}
     lines = Lines("", table, looks, WIDTH, "accuracy on test", dashed=("without positions",))
     title = "With and without position embeddings"
-    return Sheet.of(study, "figure9", title, [lines], choice(study))
+    return Figure.of(study, "figure9", title, [lines], choice(study))
 
 
-def figure10(study: Study) -> Sheet:
+def figure10(study: Study) -> Figure:
     """Draw accuracy and restored shares on pairs that were never asked in training."""
     dev, test = (behaviour(split=split, panel=split) for split in ("dev", "test"))
     best = _series(read(study, [dev, test], beside=beside("10a")))
@@ -143,16 +144,16 @@ def figure10(study: Study) -> Sheet:
     note = "(c): only checkpoints that lose by the corruption have a share"
     note += "; shares beyond −50 and 150 % are left out."
     title = "Pairs that were never asked in training"
-    return Sheet.of(study, "figure10", title, drawn, note, choice(study))
+    return Figure.of(study, "figure10", title, drawn, note, choice(study))
 
 
-def figure11(study: Study) -> Sheet:
+def figure11(study: Study) -> Figure:
     """Draw models of one layer and of two."""
     parts = _by_depth(study, {"recall": "11a", "treecall": "11b"})
-    return Sheet.of(study, "figure11", "One layer against two", parts, choice(study))
+    return Figure.of(study, "figure11", "One layer against two", parts, choice(study))
 
 
-def figure12(study: Study) -> Sheet:
+def figure12(study: Study) -> Figure:
     """Draw accuracy, and what each layer's mixer restores at the query, by number of layers."""
     parts: list[Part] = [*_by_depth(study, {"recall": "12a"})]
     rows = study.rows
@@ -168,18 +169,18 @@ def figure12(study: Study) -> Sheet:
         title += ": every rate and width that loses by the corruption"
         parts.append(Boxes(title, rows[columns], _looks(rows), "layer", "restored share"))
     title = "Which layer retrieves, in models of one to three layers"
-    return Sheet.of(study, "figure12", title, parts, choice(study))
+    return Figure.of(study, "figure12", title, parts, choice(study))
 
 
-def figure13(study: Study) -> Sheet:
+def figure13(study: Study) -> Figure:
     """Draw rightmost sibling queries by number of layers."""
     parts = _by_depth(study, {"treecall": "13"})
-    return Sheet.of(study, "figure13", "Rightmost sibling queries", parts, choice(study))
+    return Figure.of(study, "figure13", "Rightmost sibling queries", parts, choice(study))
 
 
-def grandparent(study: Study) -> Sheet:
+def grandparent(study: Study) -> Figure:
     """Draw grandparent queries by number of layers."""
-    return Sheet.of(study, "grandparent", "Grandparent queries", _by_depth(study), choice(study))
+    return Figure.of(study, "grandparent", "Grandparent queries", _by_depth(study), choice(study))
 
 
 def _by_architecture(study: Study, figure: str) -> list[Heat]:
@@ -234,5 +235,17 @@ def _against(study: Study, pairs: Sequence[tuple[str, Reading, Reading]]) -> Dat
         both = x.assign(x=x["value"], y=y["value"], panel=panel)
         both = both.assign(width=x["model.d_model"], rate=x["train.lr"])
         both["chosen"] = [cell in best for cell in both[by].itertuples(index=False, name=None)]
-        lines += both.dropna(subset=["x", "y"]).to_dict("records")
-    return _series(DataFrame(lines, columns=[*by, "panel", "x", "y", "width", "rate", "chosen"]))
+        dots = _seed_pairs(study, *sides)
+        for line in both.dropna(subset=["x", "y"]).to_dict("records"):
+            x_seeds, y_seeds = dots.get(tuple(line[name] for name in by), ([], []))
+            lines.append({**line, "seeds": len(x_seeds), "x_seeds": x_seeds, "y_seeds": y_seeds})
+    columns = [*by, "panel", "x", "y", "width", "rate", "chosen", "seeds", "x_seeds", "y_seeds"]
+    return _series(DataFrame(lines, columns=columns))
+
+
+def _seed_pairs(study: Study, x: Reading, y: Reading) -> dict[Any, tuple[list[float], list[float]]]:
+    """Return the numbers of both readings by cell and rate, for the runs that have both."""
+    both = x.of(study.rows).set_index("key")
+    both = both.assign(y=y.of(study.rows).set_index("key")["value"]).dropna(subset=["y"])
+    groups = both.groupby([*CELL, "train.lr"])
+    return {cell: (group["value"].tolist(), group["y"].tolist()) for cell, group in groups}

@@ -16,9 +16,11 @@ import numpy as np
 from mecheval.core.errors import InvalidInput
 from mecheval.core.registry import Registry
 from mecheval.interventions.verdict import UNSOLVED
-from mecheval.metrics.contrasts import ALPHA, LEAST, contrast
+from mecheval.metrics.statistics import LEAST, Bounds, contrast, seed_interval
+from mecheval.report import labels
 from mecheval.report.evidence import Evidence, Seeds
 from mecheval.report.study import Study
+from mecheval.report.tables import json_value
 from mecheval.results.archive import KEPT
 from mecheval.results.plan import PLAN
 
@@ -44,7 +46,7 @@ class Number:
 
     def __str__(self) -> str:
         if self.unit == COUNT:
-            return f"{self.value:.0f} of {self.seeds} seeds"
+            return labels.seed_count(int(self.value), self.seeds)
         if not self.seeds:
             return "not measured"
         sign = "+" if self.unit == POINTS else ""
@@ -85,26 +87,20 @@ class Finding:
         return HOLDS if answers == {HOLDS} else UNDECIDED
 
 
-def mean(what: str, seeds: Seeds, *, beyond: bool = False) -> Number:
-    """Return the mean of fractions over seeds; only a share may be beyond 0 and 100 %."""
-    values = np.array(list(seeds.values()))
+def mean(what: str, seeds: Seeds, bounds: Bounds = (0.0, 1.0)) -> Number:
+    """Return the mean of fractions over seeds; `bounds` are what is possible for it."""
+    values = list(seeds.values())
     if len(values) < LEAST:
-        return Number(what, PERCENT, 100 * float(values.sum()), np.nan, np.nan, len(values))
-    from scipy.stats import t  # half a second to import
-
-    half = float(t.ppf(1 - ALPHA / 2, len(values) - 1) * values.std(ddof=1) / np.sqrt(len(values)))
-    value = float(values.mean())
-    low, high = value - half, value + half
-    if not beyond:
-        low, high = max(low, 0.0), min(high, 1.0)
-    return Number(what, PERCENT, 100 * value, 100 * low, 100 * high, len(values))
+        return Number(what, PERCENT, 100 * float(sum(values)), np.nan, np.nan, len(values))
+    low, high = seed_interval(values, bounds)
+    return Number(what, PERCENT, 100 * float(np.mean(values)), 100 * low, 100 * high, len(values))
 
 
 def difference(what: str, a: Seeds, b: Seeds) -> Number:
     """Return the difference a − b, over pairs of equal seeds where there are any."""
     if (seeds := min(len(a), len(b))) < LEAST:
         return Number(what, POINTS, np.nan, np.nan, np.nan, 0)
-    found = contrast(a, b)
+    found = contrast(a, b, bounds=(-1.0, 1.0))
     return Number(what, POINTS, 100 * found.difference, 100 * found.low, 100 * found.high, seeds)
 
 
@@ -157,7 +153,7 @@ def to_records(findings: Sequence[Finding]) -> list[dict[str, Any]]:
         record |= {"scale": finding.scale, "answer": finding.answer, "numbers": []}
         for number in finding.numbers:
             fields = asdict(number).items()
-            record["numbers"].append({n: None if value != value else value for n, value in fields})
+            record["numbers"].append({n: json_value(value) for n, value in fields})
         records.append(record)
     return records
 

@@ -1,31 +1,34 @@
-"""Whether groups of runs differ by more than their seeds do: every pair of groups, metric by metric."""
+"""Compare groups of runs over seeds: every pair of groups, metric by metric."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pandas import DataFrame, Series
+from pandas import DataFrame
 
 from mecheval.core.errors import InvalidInput
-from mecheval.metrics.contrasts import ALPHA, CORRECTIONS, LEAST, Seeds, contrast, corrected, seeds_needed
+from mecheval.metrics.statistics import ALPHA, CORRECTIONS, LEAST, adjust_p, contrast, seeds_needed
 from mecheval.report.groups import Grouped, field_named, setting
 from mecheval.report.study import Study, outcomes
-from mecheval.report.tables import Reading, behaviour
+from mecheval.report.tables import Reading, behaviour, bounds
 from mecheval.report.verdicts import ROLES
 
 METRICS = ("accuracy", "likelihood", "loss", "share")
 DIFFER, UNCLEAR, FEW = "differ", "unclear", "too few seeds"
-_MOST = 8  # groups that a refusal names
+LAST = "last block_in"  # the input of each model's own last block
+_MOST = 8  # groups that a message names
+Numbers = Mapping[Reading, DataFrame]  # the rows of a reading, by the key of the run
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """`table` has a line for each setting, number (`panel`) and pair of groups, `groups` one for each group in each.
+    """`table` has a line for each setting, number (`panel`) and pair of groups.
 
-    Means over seeds are in the columns of `groups` that `panels` names. A `setting` is what a pair has in common.
+    `groups` has a line for each group in each setting; its columns named in `panels` are means over
+    seeds. A `setting` is what a pair has in common.
     """
 
     study: Study
@@ -45,129 +48,146 @@ def compare(
     roles: Sequence[str] = (),
     correction: str = "holm",
 ) -> Comparison:
-    """The runs of all folders, on test. A share is what is restored at the last block's input, at these roles or all.
+    """Compare the runs of all folders on test, by groups that differ in the field `by`.
 
-    The corrected p's are corrected for all lines of the table.
+    A share is what is restored at the last block's input, at `roles` or at all of them. Corrected
+    p's are corrected for all lines of the table.
     """
-    readings = _checked(by, metrics, roles, correction)
-    found = Grouped.read([folder, *more], by)
-    numbers = {wanted.panel: found.runs["key"].map(_numbers(found.study.rows, wanted)) for wanted in readings}
-    found = replace(found, runs=found.runs.assign(**numbers))
-    groups = DataFrame(_groups(found, list(numbers)))
-    lines, left_out = _pairs(found, readings)
+    readings = _readings(by, metrics, roles, correction)
+    grouped = Grouped.read([folder, *more], by)
+    rows = _at_last_block(grouped.study.rows)
+    tables = [reading.of(rows).dropna(subset=["value"]).set_index("key") for reading in readings]
+    numbers = dict(zip(readings, tables, strict=True))
+    panels = [reading.panel for reading in readings]
+    groups = DataFrame(_groups(grouped, numbers))
+    lines, left_out = _pairs(grouped, numbers)
     if not lines:
-        raise InvalidInput(_nothing(by, list(numbers), groups, found.others))
-    table = _judged(DataFrame(lines), correction)
+        raise InvalidInput(_nothing(by, panels, groups, grouped.others))
+    table = _decide(DataFrame(lines), correction)
     notes = [*_unfinished(groups), *left_out, *_few(table, correction)]
-    return Comparison(found.study, found.field, correction, list(numbers), table, groups, notes)
+    return Comparison(grouped.study, grouped.field, correction, panels, table, groups, notes)
 
 
-def _checked(by: str, metrics: Sequence[str], roles: Sequence[str], correction: str) -> list[Reading]:
-    """What is read off each run."""
+def _readings(by: str, metrics: Sequence[str], roles: Sequence[str], fix: str) -> list[Reading]:
+    """Validate the options and return what is read off each run."""
     field_named(by)
-    problems = [f"metric={name!r} must be one of {', '.join(METRICS)}" for name in metrics if name not in METRICS]
-    problems += [f"role={name!r} must be one of {', '.join(ROLES)}" for name in roles if name not in ROLES]
+    problems = []
+    for name, values, known in (
+        ("metric", metrics, METRICS),
+        ("role", roles, ROLES),
+        ("correction", [fix], CORRECTIONS),
+    ):
+        allowed = ", ".join(known)
+        problems += [f"{name}={v!r} must be one of {allowed}" for v in values if v not in known]
     if roles and "share" not in metrics:
         problems.append(f"role={roles[0]!r} must come with metric 'share'")
-    if correction not in CORRECTIONS:
-        problems.append(f"correction={correction!r} must be one of {', '.join(CORRECTIONS)}")
     if problems:
         raise InvalidInput(problems)
-    found = [behaviour(name, panel=name) for name in dict.fromkeys(metrics) if name != "share"]
+    readings = [behaviour(name, panel=name) for name in dict.fromkeys(metrics) if name != "share"]
+    place = {"metric": "share", "condition": "restored", "site": LAST}
     for role in dict.fromkeys(roles or ROLES) if "share" in metrics else ():
-        found.append(Reading(panel=f"share at {role}", metric="share", condition="restored", role=role))
-    return found
+        readings.append(Reading(panel=f"share at {role}", role=role, **place))
+    return readings
 
 
-def _numbers(rows: DataFrame, reading: Reading) -> Series:
-    """By the key of the run. The last block is each model's own."""
-    if reading.metric == "share":
-        last = [f"blocks.{layers - 1:.0f}.block_in" for layers in rows["model.layers"]]
-        rows = rows[rows["site"] == last].assign(site=reading.site)
-    return reading.of(rows).set_index("key")["value"]
+def _at_last_block(rows: DataFrame) -> DataFrame:
+    """Give the input of each model's last block one name."""
+    last = [f"blocks.{layers - 1:.0f}.block_in" for layers in rows["model.layers"]]
+    return rows.assign(site=rows["site"].mask(rows["site"] == last, LAST))
 
 
-def _groups(found: Grouped, panels: Sequence[str]) -> Iterator[dict[str, Any]]:
-    for alike, groups in found.settings():
+def _of(numbers: DataFrame, runs: DataFrame) -> DataFrame:
+    """Select the rows of a reading that belong to these runs."""
+    return numbers[numbers.index.isin(runs["key"])]
+
+
+def _groups(grouped: Grouped, numbers: Numbers) -> Iterator[dict[str, Any]]:
+    for alike, groups in grouped.settings():
         for name, runs in groups.items():
+            values = {reading.panel: _of(rows, runs)["value"] for reading, rows in numbers.items()}
             rates = runs["train.lr"].unique()
             yield {
                 **alike,
                 "group": name,
                 "train.lr": rates[0] if len(rates) == 1 else np.nan,
-                "seeds": int(runs[panels].notna().sum().max()),
+                "seeds": max(len(column) for column in values.values()),
                 **outcomes(runs["outcome"]),
-                **runs[panels].mean().to_dict(),
+                **{panel: column.mean() for panel, column in values.items()},
             }
 
 
-def _pairs(found: Grouped, readings: Sequence[Reading]) -> tuple[list[dict[str, Any]], list[str]]:
-    """Of groups with enough seeds; the others in words."""
+def _pairs(grouped: Grouped, numbers: Numbers) -> tuple[list[dict[str, Any]], list[str]]:
+    """Compare all pairs of groups with enough seeds, and say which have too few."""
     lines, left_out = [], []
-    for alike, groups in found.settings():
+    for alike, groups in grouped.settings():
         if len(groups) == 1:
             left_out.append(f"not compared: {alike['setting']} has {next(iter(groups))} alone")
             continue
-        for wanted in readings:
-            seeds = {name: _by_seed(runs, wanted.panel) for name, runs in groups.items()}
-            few = [f"{name} {len(own)}" for name, own in seeds.items() if len(own) < LEAST]
+        for reading, every in numbers.items():
+            rows = {name: _of(every, runs) for name, runs in groups.items()}
+            enough = [name for name in rows if len(rows[name]) >= LEAST]
+            few = [f"{name} {len(rows[name])}" for name in rows if name not in enough]
             if few:
-                left_out.append(f"not compared: {wanted.panel} at {alike['setting']}: seeds with it: {', '.join(few)}")
-            for a, b in combinations([name for name, own in seeds.items() if len(own) >= LEAST], 2):
-                result = asdict(contrast(seeds[a], seeds[b], same_documents=found.field != "task"))
-                if wanted.metric in ("accuracy", "likelihood"):
-                    result |= {"low": max(result["low"], -1.0), "high": min(result["high"], 1.0)}
-                number = {"panel": wanted.panel, "metric": wanted.metric, "role": wanted.role}
+                where = f"{reading.panel} at {alike['setting']}"
+                left_out.append(f"not compared: {where}: seeds with it: {', '.join(few)}")
+            number = {"panel": reading.panel, "metric": reading.metric, "role": reading.role}
+            for a, b in combinations(enough, 2):
+                result = _contrast(rows[a], rows[b], same_documents=grouped.field != "task")
                 lines.append({**alike, **number, "a": a, "b": b, **result})
     return lines, left_out
 
 
-def _by_seed(runs: DataFrame, panel: str) -> Seeds:
-    there = runs.dropna(subset=[panel])
-    return dict(zip(there["seed"].astype(int).tolist(), there[panel].tolist(), strict=True))
+def _contrast(a: DataFrame, b: DataFrame, same_documents: bool) -> dict[str, Any]:
+    x, y = (dict(zip(rows["seed"].astype(int), rows["value"], strict=True)) for rows in (a, b))
+    (a_least, a_most), (b_least, b_most) = bounds(a), bounds(b)
+    return asdict(contrast(x, y, same_documents, (a_least - b_most, a_most - b_least)))
 
 
-def _judged(table: DataFrame, correction: str) -> DataFrame:
-    """With p corrected for all lines, the smallest that this can be, and what follows."""
-    p, smallest = (corrected(table[name].to_numpy(), correction) for name in ("p", "smallest_p"))
+def _decide(table: DataFrame, correction: str) -> DataFrame:
+    """Add p corrected for all lines, the smallest that it can be, and the answer."""
+    p, smallest = (adjust_p(table[n].to_numpy(), correction) for n in ("p", "smallest_p"))
     answer = np.where(p <= ALPHA, DIFFER, np.where(smallest <= ALPHA, UNCLEAR, FEW))
     return table.assign(corrected_p=p, smallest_corrected_p=smallest, answer=answer)
 
 
 def _nothing(by: str, panels: Sequence[str], groups: DataFrame, others: Sequence[str]) -> str:
+    """Say that no two groups can be compared, and which groups there are."""
     differ = [name for name in others if groups[name].nunique(dropna=False) > 1]
-    said = []
+    texts = []
     for line in groups.to_dict("records"):
         where = f" at {setting({name: line[name] for name in differ})}" if differ else ""
-        said.append(f"{line['group']}{where} {line['seeds']}{_ends(line)}")
-    more = f"; and {len(said) - _MOST} groups more" if len(said) > _MOST else ""
+        texts.append(f"{line['group']}{where} {line['seeds']}{_ends(line)}")
+    more = f"; and {len(texts) - _MOST} groups more" if len(texts) > _MOST else ""
     return (
-        f"by={by!r} must have 2 groups that are alike in all other fields, each of {LEAST} seeds or more with "
-        f"{' or '.join(panels)}; there are {'; '.join(said[:_MOST])}{more}"
+        f"by={by!r} must have 2 groups that are alike in all other fields, each of {LEAST} seeds "
+        f"or more with {' or '.join(panels)}; there are {'; '.join(texts[:_MOST])}{more}"
     )
 
 
-def _unfinished(groups: DataFrame) -> list[str]:
-    return [
-        f"{line['group']} at {line['setting']}: {line['done']} done{ends}; only runs that are done have numbers"
-        for line in groups.to_dict("records")
-        if (ends := _ends(line))
-    ]
+def _unfinished(groups: DataFrame) -> Iterator[str]:
+    for line in groups.to_dict("records"):
+        if ends := _ends(line):
+            where = f"{line['group']} at {line['setting']}"
+            yield f"{where}: {line['done']} done{ends}; only runs that are done have numbers"
 
 
 def _ends(line: dict[str, Any]) -> str:
-    return "".join(f", {line[name]} {name}" for name in ("diverged", "failed", "missing") if line[name])
+    names = ("diverged", "failed", "missing")
+    return "".join(f", {line[name]} {name}" for name in names if line[name])
 
 
-def _few(table: DataFrame, correction: str) -> list[str]:
-    """No test finds what so few seeds cannot show: this is said in place of 'not significant'."""
+def _few(table: DataFrame, correction: str) -> Iterator[str]:
+    """Say that no test can find anything with so few seeds, in place of 'not significant'."""
     few = table[table["answer"] == FEW]
     if few.empty:
-        return []
+        return
     best = few.loc[few["smallest_p"].idxmin()]
     seeds = f"{best['seeds_a']}" if best["paired"] else f"{best['seeds_a']} and {best['seeds_b']}"
     least, after = best["smallest_p"], best["smallest_corrected_p"]
     many = f" ({after:.2g} corrected for {len(table)} comparisons)" if after > least else ""
     needed = seeds_needed(len(table), correction)
-    said = f"with {seeds} seeds the smallest p is {least:.2g}{many}: differences cannot be told from chance by a test"
-    return [f"{said}; see the interval" + (f"; {needed} shared seeds could tell" if needed else "")]
+    enough = f"; {needed} shared seeds could tell" if needed else ""
+    yield (
+        f"with {seeds} seeds the smallest p is {least:.2g}{many}: differences cannot be told from "
+        f"chance by a test; see the interval{enough}"
+    )

@@ -1,12 +1,12 @@
 """Figures by the name of the recipe whose runs they show.
 
-A figure is a function from a study to a sheet. Ours are registered below, those of a package by
+A figure is a function from a study to a `Figure`. Ours are registered below, those of a package by
 entry points of the group `mecheval.figures`.
 """
 
 from mecheval.core.errors import InvalidInput
 from mecheval.core.registry import Registry
-from mecheval.report.figure import Sheet
+from mecheval.report.figure import Figure
 from mecheval.report.study import Study
 
 figures = Registry("figure", given=("study",))
@@ -34,7 +34,7 @@ def figure_of(recipe: str | None) -> str | None:
     return recipe if recipe in figures.names() else None
 
 
-def draw(study: Study, name: str) -> Sheet:
+def draw(study: Study, name: str) -> Figure:
     """Draw a figure from the runs of its recipe; refuse runs of another recipe."""
     full = figure_named(name)
     folder = f"DIR={str(study.folder)!r}"

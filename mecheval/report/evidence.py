@@ -7,9 +7,10 @@ from functools import cache, cached_property
 from pandas import DataFrame
 
 from mecheval.core.spec import Spec
+from mecheval.metrics.statistics import Bounds
 from mecheval.report import labels as names
 from mecheval.report.study import Study
-from mecheval.report.tables import Reading, at_chosen, behaviour
+from mecheval.report.tables import Reading, at_chosen, behaviour, bounds
 
 SIZES = ("pairs", "vocab", "max_len")  # task options that a scale sets
 Seeds = Mapping[int, float]
@@ -44,8 +45,11 @@ class Evidence:
 
     def share(self, cell: Cell, role: str, site: str = "blocks.1.block_in") -> Seeds:
         """Return the restored share; a run that loses nothing by the corruption has none."""
-        place = {"condition": "restored", "site": site, "role": role}
-        return self._seeds(cell, Reading(panel="", metric="share", **place))
+        return self._seeds(cell, _restored(role, site))
+
+    def share_bounds(self, cell: Cell, role: str, site: str = "blocks.1.block_in") -> Bounds:
+        """Return what is possible for the mean of `share`."""
+        return bounds(_restored(role, site).of(_of(self._rows, cell)))
 
     def mechanisms(self, cell: Cell) -> list[str]:
         """Return the mechanism of each seed that has a verdict."""
@@ -63,6 +67,10 @@ class Evidence:
     @cached_property
     def _runs(self) -> DataFrame:
         return at_chosen(self.study, self.study.runs[self.study.runs["outcome"] == "done"])
+
+
+def _restored(role: str, site: str) -> Reading:
+    return Reading(panel="", metric="share", condition="restored", site=site, role=role)
 
 
 def _of(table: DataFrame, cell: Cell) -> DataFrame:

@@ -1,7 +1,6 @@
 """Figures and pages as files: pictures, tables, Vega-Lite specifications and HTML."""
 
 import json
-import math
 from collections.abc import Callable
 from io import BytesIO
 from pathlib import Path
@@ -10,17 +9,18 @@ from typing import Any
 from pandas import DataFrame
 
 from mecheval.core.errors import InvalidInput, StoreError
-from mecheval.report.figure import Sheet, styled
+from mecheval.report.figure import Figure, styled
 from mecheval.report.page import figure_page, page
 from mecheval.report.study import Study
+from mecheval.report.tables import json_value
 from mecheval.runs.files import write
 
 _NO_DATE = {"pdf": {"CreationDate": None}, "svg": {"Date": None}, "png": {"Software": None}}
 
 
-def save(sheet: Sheet, path: Path) -> None:
+def save(figure: Figure, path: Path) -> None:
     """Write a figure in the format of the path's ending; equal figures give equal bytes."""
-    _write(path, _WAYS[check_ending(path)](sheet))
+    _write(path, _WAYS[check_ending(path)](figure))
 
 
 def check_ending(path: Path) -> str:
@@ -31,9 +31,9 @@ def check_ending(path: Path) -> str:
     return ending
 
 
-def default_files(sheet: Sheet) -> list[Path]:
+def default_files(figure: Figure) -> list[Path]:
     """Return `demo-quick.png` and `demo-quick.pdf` in the current folder, for the figure `demo`."""
-    return [Path(f"{sheet.name}-{sheet.scale}.{ending}") for ending in ("png", "pdf")]
+    return [Path(f"{figure.name}-{figure.scale}.{ending}") for ending in ("png", "pdf")]
 
 
 def write_page(study: Study, path: Path, *others: Study) -> Path:
@@ -45,30 +45,24 @@ def write_page(study: Study, path: Path, *others: Study) -> Path:
 def records(table: DataFrame) -> list[dict[str, Any]]:
     """Return the lines of a table as JSON has them, with None for values that are not finite."""
     lines = table.to_dict("records")
-    return [{name: _plain(value) for name, value in line.items()} for line in lines]
+    return [{name: json_value(value) for name, value in line.items()} for line in lines]
 
 
-def _plain(value: Any) -> Any:
-    if hasattr(value, "item"):
-        value = value.item()
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _picture(ending: str) -> Callable[[Sheet], bytes]:
-    def content(sheet: Sheet) -> bytes:
+def _picture(ending: str) -> Callable[[Figure], bytes]:
+    def content(figure: Figure) -> bytes:
         stream = BytesIO()
         with styled():
-            sheet.picture().savefig(stream, format=ending, metadata=_NO_DATE[ending])
+            figure.picture().savefig(stream, format=ending, metadata=_NO_DATE[ending])
         return stream.getvalue()
 
     return content
 
 
-_WAYS: dict[str, Callable[[Sheet], bytes]] = {
+_WAYS: dict[str, Callable[[Figure], bytes]] = {
     **{ending: _picture(ending) for ending in ("png", "pdf", "svg")},
-    "json": lambda sheet: json.dumps(sheet.spec(), ensure_ascii=False, allow_nan=False).encode(),
-    "csv": lambda sheet: sheet.table().to_csv(index=False).encode(),
-    "html": lambda sheet: figure_page(sheet).encode(),
+    "json": lambda figure: json.dumps(figure.spec(), ensure_ascii=False, allow_nan=False).encode(),
+    "csv": lambda figure: figure.table().to_csv(index=False).encode(),
+    "html": lambda figure: figure_page(figure).encode(),
 }
 
 

@@ -1,4 +1,4 @@
-"""How architectures, tasks and mechanisms are called and coloured in figures and pages."""
+"""Names, order, colours and markers of architectures, tasks and mechanisms in figures and pages."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -6,10 +6,12 @@ from typing import Any
 from mecheval.core.errors import InvalidInput
 from mecheval.core.options import options_of
 from mecheval.core.spec import Scalar, Spec, print_scalar
+from mecheval.metrics.statistics import proportion_interval
 from mecheval.models.registries import architectures
 from mecheval.tasks import tasks
 
-# Okabe and Ito's colours with a darker yellow and a grey for black: told apart by everybody, on white and on black
+# Okabe and Ito's colour-blind safe palette, with a darker yellow and grey for black:
+# visible on white and on black
 _KNOWN = {
     "mamba": ("Mamba", "#D55E00", "o"),
     "hyena": ("Hyena", "#8C8C8C", "v"),
@@ -19,37 +21,45 @@ _KNOWN = {
     "base_conv": ("BaseConv", "#56B4E9", "X"),
     "attention": ("Attention", "#0072B2", "D"),
 }
-INK = "#222222"  # of text, and of lines that are no architecture's
-ORDER = tuple(_KNOWN)  # down the paper's figures 3 and 7
+INK = "#222222"  # of text, and of lines that stand for no architecture
+ORDER = tuple(_KNOWN)  # from top to bottom, as in the paper
 OTHERS = ("#5B4A9E", "#7A4B2A", "#A03048", "#3E6B5C", "#4B5A6B")
-ROLES = {"key": "#E69F00", "value": "#009E73", "next_key": "#56B4E9", "divider": "#8C8C8C", "query": "#CC79A7"}
-# of matplotlib, and what Vega calls them; × has no name there that has an area to fill
-MARKERS = {"o": "circle", "v": "triangle-down", "^": "triangle-up", "P": "cross", "s": "square", "D": "diamond"}
+ROLES = {"key": "#E69F00", "value": "#009E73", "next_key": "#56B4E9"}
+ROLES |= {"divider": "#8C8C8C", "query": "#CC79A7"}
+# matplotlib's markers and Vega's names for them; Vega has no × that has an area to fill
+MARKERS = {"o": "circle", "v": "triangle-down", "^": "triangle-up", "P": "cross", "s": "square"}
+MARKERS |= {"D": "diamond"}
 MARKERS |= {"X": "M-1,-.5L-.5,-1L0,-.5L.5,-1L1,-.5L.5,0L1,.5L.5,1L0,.5L-.5,1L-1,.5L-.5,0Z"}
 _TASKS = {"recall": "AR", "treecall": "ATR"}
 
 
 def order(text: str) -> tuple[int, str]:
-    """Where an architecture stands among others."""
+    """Return the sort key of an architecture."""
     name = Spec.parse(text).name
     return (ORDER.index(name) if name in ORDER else len(ORDER), text)
 
 
 def architecture(text: str) -> str:
-    """`mamba:d_conv=2` is Mamba, d_conv=2."""
+    """Return the display name: `mamba:d_conv=2` is Mamba, d_conv=2."""
     spec = Spec.parse(text)
     return ", ".join([_KNOWN.get(spec.name, (spec.name,))[0], *_options(spec.options)])
 
 
 def looks(texts: list[str]) -> dict[str, tuple[str, str]]:
-    """Colour and marker of each architecture: the same in every figure, and those of strangers in their order."""
-    others = [text for text in texts if Spec.parse(text).name not in _KNOWN]
-    strange = {text: (OTHERS[i % len(OTHERS)], list(MARKERS)[i % len(MARKERS)]) for i, text in enumerate(others)}
-    return {text: strange[text] if text in strange else _KNOWN[Spec.parse(text).name][1:] for text in texts}
+    """Return colour and marker of each architecture: fixed if built in, by order otherwise."""
+    result, others = {}, 0
+    for text in texts:
+        name = Spec.parse(text).name
+        if name in _KNOWN:
+            result[text] = _KNOWN[name][1:]
+        else:
+            result[text] = OTHERS[others % len(OTHERS)], list(MARKERS)[others % len(MARKERS)]
+            others += 1
+    return result
 
 
 def option(text: str, name: str) -> Scalar | None:
-    """Of an architecture: as it was given, or its default; None if it has none of that name."""
+    """Return an option of an architecture or its default; None if it has no such option."""
     spec = Spec.parse(text)
     if name in spec.options or spec.name not in architectures.names():
         return spec.options.get(name)
@@ -58,7 +68,7 @@ def option(text: str, name: str) -> Scalar | None:
 
 
 def task(text: str) -> str:
-    """`treecall:max_len=64` is ATR, max_len=64; what nobody knows is shown as it is."""
+    """Return the display name: `treecall:max_len=64` is ATR, max_len=64; unknown tasks as given."""
     try:
         spec = tasks.expand(Spec.parse(text))
     except InvalidInput:
@@ -67,12 +77,20 @@ def task(text: str) -> str:
 
 
 def convolution(verdict: Mapping[str, Any]) -> str:
-    """Of `blocks.0.mixer.conv_out at next_key`: where a short convolution joins key and value."""
+    """Return where a short convolution joins key and value, as `layer 0, next key`."""
     text = verdict.get("convolution")
     if not text:
         return "–"
     site, _, role = str(text).partition(" at ")
     return f"layer {site.split('.')[1]}, {role.replace('_', ' ')}"
+
+
+def seed_count(k: int, n: int) -> str:
+    """Say how many seeds agree, with Wilson's interval: `3 of 3 seeds [44 %, 100 %]`."""
+    if n == 0:
+        return "0 seeds"
+    low, high = proportion_interval(k, n)
+    return f"{k} of {n} seed{'s' * (n > 1)} [{100 * low:.0f} %, {100 * high:.0f} %]"
 
 
 def _options(options: Mapping[str, Scalar]) -> list[str]:

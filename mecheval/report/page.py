@@ -1,7 +1,6 @@
-"""One HTML page with everything about a folder of runs, or about several folders.
+"""One self-contained HTML page about a folder of runs, or about several folders.
 
-It asks no network for anything: what it shows is in it. Pictures are there twice: still, for paper and where no script
-may run, and live, with Vega-Lite and its numbers.
+Figures are in it twice: as pictures, for paper and where no script may run, and live as Vega-Lite.
 """
 
 import base64
@@ -17,10 +16,9 @@ from markupsafe import Markup
 from pandas import DataFrame
 
 from mecheval.core.errors import InvalidInput
-from mecheval.report import facts
-from mecheval.report import labels as names
+from mecheval.report import facts, labels
 from mecheval.report.drawing import NothingToDraw, draw, figure_of
-from mecheval.report.figure import Sheet, styled
+from mecheval.report.figure import Figure, styled
 from mecheval.report.study import Study
 from mecheval.report.training_figures import emergence, training
 from mecheval.report.verdict_figure import demo
@@ -35,14 +33,14 @@ TABLES = ("runs", "rows", "curves")
 
 
 def page(*studies: Study, place: Path = Path()) -> str:
-    """Of one study, or of several: those of the paper's figures in its order, then the others as they come.
+    """Return the page about one study or several, those of numbered figures first, in order.
 
     `place` is the folder that the page will be in. Everything that comes from files is escaped.
     """
     labelled = _labelled(sorted(studies, key=lambda study: figure_order(study.recipe)))
     scale = studies[0].scale if len({study.scale for study in studies}) == 1 else None
     name = _name(studies[0]) if len(studies) == 1 else f"{len(studies)} studies"
-    return rendered(
+    return render(
         "report.html",
         title=_label(name, scale),
         name=name,
@@ -55,34 +53,41 @@ def page(*studies: Study, place: Path = Path()) -> str:
     )
 
 
-def figure_page(sheet: Sheet) -> str:
-    """One figure alone, as live as in a report."""
-    return rendered("figure.html", title=sheet.title, figure=shown(sheet))
+def figure_page(figure: Figure) -> str:
+    """Return a page with one figure alone, as live as in a report."""
+    return render("figure.html", title=figure.title, figure=embed(figure))
 
 
-def rendered(template: str, folder: Path = TEMPLATES, **values: Any) -> str:
-    """A template of this or of another folder, with this one's style and scripts."""
+def render(template: str, folder: Path = TEMPLATES, **values: Any) -> str:
+    """Render a template of this or another folder, with this folder's style and scripts."""
     loader = FileSystemLoader([folder, TEMPLATES])
     environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined)
-    environment.filters |= {"percent": percent, "task": names.task}
-    parts = {name: Markup((TEMPLATES / name).read_text(encoding="utf-8")) for name in ("report.css", "vega.js")}
-    return environment.get_template(template).render(**values, style=parts["report.css"], vega=parts["vega.js"])
+    environment.filters |= FILTERS
+    files = {"style": "report.css", "vega": "vega.js"}
+    for name, file in files.items():
+        values[name] = Markup((TEMPLATES / file).read_text(encoding="utf-8"))
+    return environment.get_template(template).render(**values)
 
 
 def percent(value: Any, digits: int = 1) -> str:
-    return "–" if value is None or value != value else f"{round(100 * value, digits) + 0.0:.{digits}f} %"  # no −0
+    if value is None or value != value:
+        return "–"
+    return f"{round(100 * value, digits) + 0.0:.{digits}f} %"  # + 0.0: no −0
+
+
+FILTERS: Any = {"percent": percent, "task": labels.task, "seeds": labels.seed_count}
 
 
 def _labelled(studies: Sequence[Study]) -> dict[str, Study]:
-    """Refuses studies that a reader could not tell apart."""
-    found: dict[str, Study] = {}
+    """Return studies by label; reject two with the same one."""
+    labelled: dict[str, Study] = {}
     for study in studies:
         label = _label(_name(study), study.scale)
-        if label in found:
-            both = f"DIR={str(found[label].folder)!r} and DIR={str(study.folder)!r}"
+        if label in labelled:
+            both = f"DIR={str(labelled[label].folder)!r} and DIR={str(study.folder)!r}"
             raise InvalidInput(f"{both} are both {label!r}: a report has room for one of them")
-        found[label] = study
-    return found
+        labelled[label] = study
+    return labelled
 
 
 def _label(name: str, scale: str | None) -> str:
@@ -94,37 +99,42 @@ def _name(study: Study) -> str:
 
 
 def _chapters(labelled: Mapping[str, Study], place: Path) -> list[dict[str, Any]]:
-    """What the template says of each study. `mark` ends its anchors: nothing for one alone, which says more."""
+    """Return what the template needs of each study.
+
+    `mark` ends its anchors and is empty for a study alone, whose chapter has more figures.
+    """
     alone = len(labelled) == 1
-    found = []
+    chapters = []
     for number, (label, study) in enumerate(labelled.items(), 1):
-        sheets = _sheets(study) if alone else [_figure(study)]
-        verdict = verdicts(study)
+        figures = _figures(study) if alone else [_figure(study)]
+        table = verdicts(study)
+        tables = {figure.name: figure.table() for figure in figures} | {"verdicts": table}
+        downloads = [_download(name, t, compressed=len(t) > LONG) for name, t in tables.items()]
         chapter = {
             "mark": "" if alone else f"-{number}",
             "label": label,
             "study": study,
-            "figures": [shown(sheet) for sheet in sheets],
-            "verdicts": verdict.to_dict("records"),
+            "figures": [embed(figure) for figure in figures],
+            "verdicts": table.to_dict("records"),
             "unfinished": facts.unfinished(study),
-            "downloads": _short(sheets, verdict) + (_long(study) if alone else _long_or_kept(study, place)),
+            "downloads": downloads + _long_tables(study, place, alone),
         }
-        found.append(chapter)
-    return found
+        chapters.append(chapter)
+    return chapters
 
 
-def _sheets(study: Study) -> list[Sheet]:
-    """The figure, then what there is to say about training."""
-    found = [_figure(study)]
+def _figures(study: Study) -> list[Figure]:
+    """Draw the figure of a study and those about its training."""
+    figures = [_figure(study)]
     if len(study.curves):
-        found.append(training(study))
-    if study.recipe != "emergence" and _on_the_way(study.rows):
-        found.append(emergence(study))
-    return found
+        figures.append(training(study))
+    if study.recipe != "emergence" and _has_grids_of_training(study.rows):
+        figures.append(emergence(study))
+    return figures
 
 
-def _figure(study: Study) -> Sheet:
-    """That of the recipe, or the verdicts where it has none or nothing has come to what it shows."""
+def _figure(study: Study) -> Figure:
+    """Draw the recipe's figure, or the verdicts where it has none or nothing to draw."""
     name = figure_of(study.recipe)
     try:
         return draw(study, name) if name else demo(study)
@@ -132,49 +142,32 @@ def _figure(study: Study) -> Sheet:
         return demo(study)
 
 
-def _on_the_way(rows: DataFrame) -> bool:
-    """Whether grids were made during training."""
+def _has_grids_of_training(rows: DataFrame) -> bool:
     shares = rows[(rows["metric"] == "share") & (rows["split"] == "dev")]
     return bool(shares.groupby("key")["step"].nunique().gt(1).any())
 
 
-def shown(sheet: Sheet) -> dict[str, Any]:
-    """What a template draws: live and still."""
-    return {"sheet": sheet, "spec": sheet.spec(), "still": still(sheet)}
-
-
-def still(sheet: Sheet) -> str:
-    """As a data URI; WebP without loss takes half of what PNG does."""
+def embed(figure: Figure) -> dict[str, Any]:
+    """Return a figure for a template: itself, its live chart and its picture as a data URI."""
     stream = BytesIO()
-    with styled():
-        sheet.picture().savefig(stream, format="webp", dpi=130, pil_kwargs={"lossless": True})
-    return _uri("image/webp", stream.getvalue())
+    with styled():  # WebP without loss takes half as much as PNG
+        picture = figure.picture()
+        picture.savefig(stream, format="webp", dpi=130, pil_kwargs={"lossless": True})
+    still = _uri("image/webp", stream.getvalue())
+    return {"figure": figure, "spec": figure.spec(), "still": still}
 
 
-def _short(sheets: Sequence[Sheet], verdict: DataFrame) -> list[dict[str, Any]]:
-    """Tables that a browser can save."""
-    tables = {sheet.name: sheet.table() for sheet in sheets} | {"verdicts": verdict}
-    return [_download(name, table, compressed=len(table) > LONG) for name, table in tables.items()]
-
-
-def _long(study: Study) -> list[dict[str, Any]]:
-    return [_download(name, getattr(study, name), compressed=True) for name in TABLES]
-
-
-def _long_or_kept(study: Study, place: Path) -> list[dict[str, Any]]:
-    """Where they are, if they are kept: several studies would make a page of many megabytes."""
-    if not (study.folder / KEPT).exists():
-        return _long(study)
-    files = {name: study.folder / f"{name}.parquet" for name in TABLES}
-    return [
-        {
-            "path": Path(os.path.relpath(file.resolve(), place.resolve())).as_posix(),
-            "lines": len(getattr(study, name)),
-            "uri": None,
-            "kilobytes": file.stat().st_size / 1000,
-        }
-        for name, file in files.items()
-    ]
+def _long_tables(study: Study, place: Path, alone: bool) -> list[dict[str, Any]]:
+    """Return downloads, or the paths of kept tables: several studies would make megabytes."""
+    if alone or not (study.folder / KEPT).exists():
+        return [_download(name, getattr(study, name), compressed=True) for name in TABLES]
+    files = []
+    for name in TABLES:
+        file = study.folder / f"{name}.parquet"
+        path = Path(os.path.relpath(file.resolve(), place.resolve())).as_posix()
+        size = {"lines": len(getattr(study, name)), "kilobytes": file.stat().st_size / 1000}
+        files.append({"path": path, "uri": None, **size})
+    return files
 
 
 def _download(name: str, table: DataFrame, compressed: bool) -> dict[str, Any]:

@@ -1,22 +1,22 @@
 """The numbers behind every figure: the rate chosen on dev, and what test says at that rate.
 
-A cell is a task, an architecture, a width and a number of layers. Among its rates the one with the best mean accuracy
-on dev over seeds is chosen (a diverged run counts as 0; ties go to the lower loss, then to the lower rate). Test is
-never asked. The number reported is the mean over the seeds at that rate. Its 95 % interval: with one seed that over
-documents; with several, seeds drawn again with replacement, each with the spread of its own documents.
+A cell is a task, an architecture, a width and a number of layers. Among its rates the one with the
+best mean accuracy on dev over seeds is chosen (a diverged run counts as 0; ties go to the lower
+loss, then to the lower rate); test plays no part in the choice. The number reported is the mean
+over the seeds at that rate. Its 95 % interval is over documents with one seed, and Student's over
+seeds with several, cut to what is possible for the metric.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 from pandas import DataFrame, Series, concat
 
+from mecheval.metrics.statistics import ANY, BOUNDS, Bounds, seed_interval
 from mecheval.report.study import CELL, OUTCOMES, Study, outcomes
-
-RESAMPLES = 2000
-NUMBERS = ("value", "low", "high", "n", "seeds", *OUTCOMES, "published", "difference", "why")
 
 # published numbers of a table's lines, NaN where there is none, and the reasons why not
 Beside = Callable[[Study, DataFrame], tuple[Sequence[float], Sequence[str]]]
@@ -24,7 +24,7 @@ Beside = Callable[[Study, DataFrame], tuple[Sequence[float], Sequence[str]]]
 
 @dataclass(frozen=True, kw_only=True)
 class Reading:
-    """Which number is read off each run, and the panel it is shown in."""
+    """One number of each run, and the panel in which it is drawn."""
 
     panel: str
     metric: str = "likelihood"
@@ -35,13 +35,30 @@ class Reading:
     split: str = "test"
 
     def of(self, rows: DataFrame) -> DataFrame:
-        """At the end of training; a run may have been measured on its way, too."""
-        mine = np.ones(len(rows), dtype=bool)
+        """Select the row of each run at its last measured step, with `least` and `most` possible.
+
+        A share is (restored − corrupt) / (clean − corrupt) and may leave 0…1, since a restored
+        likelihood may be below the corrupt one or above the clean one. But it stays within 0…1
+        itself, and so the run's clean and corrupt likelihood bound its share.
+        """
+        match = np.ones(len(rows), dtype=bool)
         for name, value in asdict(self).items():
             if name != "panel":
-                mine &= (rows[name] == value).to_numpy(dtype=bool)
-        found = rows[mine]
-        return found[found["step"] == found.groupby("key")["step"].transform("max")]
+                match &= (rows[name] == value).to_numpy(dtype=bool)
+        selected = rows[match]
+        last = selected.groupby("key")["step"].transform("max")
+        selected = selected[selected["step"] == last]
+        if self.metric != "share":
+            least, most = BOUNDS.get(self.metric, ANY)
+            return selected.assign(least=least, most=most)
+        clean, corrupt = (self._likelihood(rows, name) for name in ("clean", "corrupt"))
+        ends = [clean - 1, clean] if self.condition == "ablated" else [-corrupt, 1 - corrupt]
+        least, most = (selected["key"].map(end / (clean - corrupt)) for end in ends)
+        return selected.assign(least=least.fillna(-np.inf), most=most.fillna(np.inf))
+
+    def _likelihood(self, rows: DataFrame, condition: str) -> Series:
+        end = replace(self, metric="likelihood", condition=condition, site="", role="")
+        return end.of(rows).set_index("key")["value"]
 
 
 def behaviour(metric: str = "accuracy", split: str = "test", panel: str = "") -> Reading:
@@ -49,25 +66,27 @@ def behaviour(metric: str = "accuracy", split: str = "test", panel: str = "") ->
 
 
 def chosen(study: Study) -> DataFrame:
-    """The rate of each cell, and its mean accuracy on dev."""
-    keys = study.runs.set_index("key")
-    found = {m: behaviour(m, "dev").of(study.rows).set_index("key")["value"] for m in ("accuracy", "loss")}
-    runs = keys.assign(accuracy=found["accuracy"], loss=found["loss"])
+    """Return the rate of each cell and its mean accuracy on dev."""
+    runs = study.runs.set_index("key")
+    for metric in ("accuracy", "loss"):
+        runs[metric] = behaviour(metric, "dev").of(study.rows).set_index("key")["value"]
     runs.loc[runs["outcome"] == "diverged", ["accuracy", "loss"]] = [0.0, np.inf]
     runs = runs.dropna(subset=["accuracy"])
     means = runs.groupby([*CELL, "train.lr"], as_index=False)[["accuracy", "loss"]].mean()
-    means = means.sort_values(["accuracy", "loss", "train.lr"], ascending=[False, True, True], kind="stable")
-    return means.drop_duplicates(list(CELL))[[*CELL, "train.lr", "accuracy"]]
+    by, ascending = ["accuracy", "loss", "train.lr"], [False, True, True]
+    best = means.sort_values(by, ascending=ascending, kind="stable").drop_duplicates(list(CELL))
+    return best[[*CELL, "train.lr", "accuracy"]]
 
 
 def choice(study: Study) -> str:
-    """How the rates of the numbers were found, in a sentence."""
-    several = (study.runs.groupby(list(CELL))["train.lr"].nunique() > 1).any()
-    return "The rate of each number was chosen on dev." if several else "One rate was tried in each cell."
+    """Say in a sentence whether rates were chosen."""
+    if (study.runs.groupby(list(CELL))["train.lr"].nunique() > 1).any():
+        return "The rate of each number was chosen on dev."
+    return "One rate was tried in each cell."
 
 
 def at_chosen(study: Study, rows: DataFrame) -> DataFrame:
-    """The rows of the runs with the chosen rates."""
+    """Select the rows of the runs with the chosen rates."""
     return rows.merge(chosen(study)[[*CELL, "train.lr"]], on=[*CELL, "train.lr"])
 
 
@@ -100,43 +119,44 @@ def read(
 
 
 def averaged(rows: DataFrame, by: Sequence[str]) -> DataFrame:
-    """Over seeds: value, interval, n of a seed's documents and seeds."""
-    found = [
-        {**dict(zip(by, _names(names), strict=True)), **_mean(group)}
-        for names, group in rows.groupby(list(by), sort=False)
-    ]
-    return DataFrame(found, columns=[*by, "value", "low", "high", "n", "seeds"])
+    """Average over seeds: value, interval, documents n of a seed, seeds and `seed_values`."""
+    lines = []
+    for names, group in rows.groupby(list(by), sort=False):
+        lines.append({**dict(zip(by, _names(names), strict=True)), **_mean(group)})
+    return DataFrame(lines, columns=[*by, "value", "low", "high", "n", "seeds", "seed_values"])
 
 
-def interval(values: Sequence[float], lows: Sequence[float], highs: Sequence[float]) -> tuple[float, float]:
-    """Of a mean over seeds, each with the interval over its documents."""
-    mean, low, high = (np.asarray(x, dtype=float) for x in (values, lows, highs))
-    seeds = len(mean)
-    if seeds == 1:
-        return float(low[0]), float(high[0])
-    rng = np.random.default_rng(seeds)
-    drawn = rng.integers(seeds, size=(RESAMPLES, seeds))
-    spread = (high - low) / (2 * 1.96)
-    means = (mean[drawn] + spread[drawn] * rng.standard_normal(drawn.shape)).mean(axis=1)
-    return float(np.quantile(means, 0.025)), float(np.quantile(means, 0.975))
+def bounds(rows: DataFrame) -> Bounds:
+    """Return what is possible for a mean over these runs, all read by one reading.
+
+    It is the mean of what is possible for each. The bounds of a share are of all documents, also
+    where only some have its token: they are widened to hold the mean that was measured.
+    """
+    if rows.empty:
+        return ANY
+    if "least" not in rows:
+        return BOUNDS.get(rows["metric"].iloc[0], ANY)
+    mean = float(rows["value"].mean())
+    return min(float(rows["least"].mean()), mean), max(float(rows["most"].mean()), mean)
 
 
-def _mean(group: DataFrame) -> dict[str, float]:
-    low, high = interval(*(group[name].tolist() for name in ("value", "low", "high")))
-    value = float(group["value"].mean())
-    if group["metric"].iloc[0] in ("accuracy", "likelihood"):
-        low, high = max(low, 0.0), min(high, 1.0)
-    return {"value": value, "low": low, "high": high, "n": int(group["n"].min()), "seeds": len(group)}
+def _mean(group: DataFrame) -> dict[str, Any]:
+    values = group["value"].tolist()
+    if len(values) > 1:
+        low, high = seed_interval(values, bounds(group))
+    else:
+        low, high = float(group["low"].iloc[0]), float(group["high"].iloc[0])
+    numbers = {"value": float(group["value"].mean()), "low": low, "high": high}
+    return {**numbers, "n": int(group["n"].min()), "seeds": len(values), "seed_values": values}
 
 
 def _counted(study: Study, by: Sequence[str]) -> DataFrame:
-    """Every cell that was planned, with the number of its runs by outcome."""
-    runs = study.runs.dropna(subset=list(by))
-    found = [
-        {**dict(zip(by, _names(names), strict=True)), **outcomes(group["outcome"])}
-        for names, group in runs.groupby(list(by), sort=False)
-    ]
-    return DataFrame(found, columns=[*by, *OUTCOMES])
+    """Count the runs of every planned cell by outcome."""
+    lines = []
+    for names, group in study.runs.dropna(subset=list(by)).groupby(list(by), sort=False):
+        counts = outcomes(group["outcome"])
+        lines.append({**dict(zip(by, _names(names), strict=True)), **counts})
+    return DataFrame(lines, columns=[*by, *OUTCOMES])
 
 
 def _names(names: object) -> tuple[object, ...]:
@@ -144,7 +164,7 @@ def _names(names: object) -> tuple[object, ...]:
 
 
 def _state(line: Mapping[str, Any]) -> str:
-    """Of a cell: measured, or why it is not."""
+    """Return `measured`, or why a cell is not."""
     if line["value"] == line["value"]:
         return "measured"
     if line["done"]:
@@ -153,5 +173,11 @@ def _state(line: Mapping[str, Any]) -> str:
 
 
 def ordered(values: Series) -> list[Any]:
-    """Each once, as they come."""
+    """Return the different values in order of appearance."""
     return list(dict.fromkeys(values))
+
+
+def json_value(value: Any) -> Any:
+    """Return a plain Python value that JSON can hold: None for a number that is not finite."""
+    value = value.item() if hasattr(value, "item") else value
+    return None if isinstance(value, float) and not math.isfinite(value) else value

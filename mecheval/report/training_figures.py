@@ -8,7 +8,7 @@ from pandas import DataFrame, concat
 from mecheval.interventions.emergence import crossings
 from mecheval.report import labels as names
 from mecheval.report.drawing import NothingToDraw
-from mecheval.report.figure import Sheet
+from mecheval.report.figure import Figure
 from mecheval.report.parts.curves import LOG, SHARE, Curves
 from mecheval.report.parts.lines import Lines
 from mecheval.report.study import CELL, Study
@@ -21,7 +21,7 @@ MOST = 160  # points of a curve
 Label = Callable[[dict[str, Any]], str]
 
 
-def emergence(study: Study) -> Sheet:
+def emergence(study: Study) -> Figure:
     """Draw the restored shares, the loss and the gradient norm during training."""
     rows = at_chosen(study, study.rows)
     last = [f"blocks.{int(n) - 1}.block_in" for n in rows["model.layers"]]
@@ -44,10 +44,10 @@ def emergence(study: Study) -> Sheet:
         "there is none before the corruption costs anything. Dotted: the first step at which a "
         "share is one half."
     )
-    return Sheet.of(study, "emergence", "When the mechanism comes about", [curves], note)
+    return Figure.of(study, "emergence", "When the mechanism comes about", [curves], note)
 
 
-def training(study: Study) -> Sheet:
+def training(study: Study) -> Figure:
     """Draw accuracy, loss and gradient norm over the steps, at the chosen rates."""
     curves = at_chosen(study, study.curves)
     curves = curves.assign(series=[names.architecture(a) for a in curves["model.architecture"]])
@@ -58,10 +58,10 @@ def training(study: Study) -> Sheet:
     colours = {name: look[0] for name, look in looks.items()}
     kinds = {ROWS[name]: SHARE if name == "accuracy" else LOG for name in quantities}
     parts = [Curves("", table, kinds, colours)]
-    return Sheet.of(study, "training", "Training at the chosen rates", parts)
+    return Figure.of(study, "training", "Training at the chosen rates", parts)
 
 
-def cost(study: Study) -> Sheet:
+def cost(study: Study) -> Figure:
     """Draw the time and memory of a token against the length of documents."""
     lines = []
     for run in study.runs[study.runs["outcome"] == "done"].to_dict("records"):
@@ -89,7 +89,7 @@ def cost(study: Study) -> Sheet:
         "A whole run, its evaluations included, over the tokens it was trained on; memory is that "
         "of the process, the libraries' own included, over the tokens of one step."
     )
-    return Sheet.of(study, "cost", "What a token costs, the longer the document", [part], note)
+    return Figure.of(study, "cost", "What a token costs, the longer the document", [part], note)
 
 
 def _quantity(curves: DataFrame, name: str) -> DataFrame:

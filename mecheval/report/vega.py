@@ -1,4 +1,4 @@
-"""What the Vega-Lite charts have in common."""
+"""Colours, scales, tooltips and dots that the Vega-Lite charts have in common."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,35 +7,35 @@ import altair
 from pandas import DataFrame
 
 from mecheval.report.labels import INK, MARKERS
+from mecheval.report.study import OUTCOMES
 from mecheval.report.tables import ordered
 
-Chart = Any  # altair's kinds have no name in common that its own functions take
+Chart = Any  # altair's chart types have no common base that its own functions accept
 Looks = dict[str, tuple[str, str]]  # colour and marker by series
 
-# the page's own colour, be it light or dark; in a file by itself that is black
-_INK = "currentColor"
+_INK = "currentColor"  # the page's own, light or dark; black in a file by itself
+_TEXT = {"labelColor": _INK, "titleColor": _INK}
+_AXIS = {"gridColor": "#88888833", "domainColor": "#888888", "tickColor": "#888888"}
 CONFIG: dict[str, Any] = {
     "background": "transparent",
     "font": "system-ui, sans-serif",
     "view": {"stroke": None},
     "title": {"color": _INK, "fontSize": 12, "fontWeight": "normal", "anchor": "middle"},
-    "axis": {
-        "labelColor": _INK,
-        "titleColor": _INK,
-        "titleFontWeight": "normal",
-        "gridColor": "#88888833",
-        "domainColor": "#888888",
-        "tickColor": "#888888",
-        "labelLimit": 240,
-    },
-    "header": {"labelColor": _INK, "labelFontSize": 12, "labelFontWeight": "bold", "titleColor": _INK},
-    "legend": {"labelColor": _INK, "titleColor": _INK, "symbolOpacity": 1},
+    "axis": {**_TEXT, **_AXIS, "titleFontWeight": "normal", "labelLimit": 240},
+    "header": {**_TEXT, "labelFontSize": 12, "labelFontWeight": "bold"},
+    "legend": {**_TEXT, "symbolOpacity": 1},
 }
+_TEXTS = {"panel": "panel", "series": "series", "y": "y", "x": "x", "state": "state"}
+_TEXTS |= {"n": "documents", "seeds": "seeds", "train.lr": "rate", "why": "not the paper's setting"}
+_TEXTS |= {name: f"runs {name}" for name in OUTCOMES}
+_NUMBERS = {"value": "ours", "low": "95 % from", "high": "to"}
+_NUMBERS |= {"published": "paper", "difference": "ours less paper"}
 
 
 def colour(colours: Mapping[str, str], field: str = "series", **other: Any) -> altair.Color:
     names = list(colours)
-    scale = altair.Scale(domain=names, range=[_INK if value == INK else value for value in colours.values()])
+    inks = [_INK if value == INK else value for value in colours.values()]
+    scale = altair.Scale(domain=names, range=inks)
     return altair.Color(f"{field}:N", sort=names, title=None, scale=scale, **other)
 
 
@@ -44,8 +44,18 @@ def series(looks: Looks) -> altair.Color:
 
 
 def shape(looks: Looks) -> altair.Shape:
-    scale = altair.Scale(domain=list(looks), range=[MARKERS[marker] for _, marker in looks.values()])
-    return altair.Shape("series:N", sort=list(looks), title=None, scale=scale)
+    names, markers = list(looks), [MARKERS[marker] for _, marker in looks.values()]
+    scale = altair.Scale(domain=names, range=markers)
+    return altair.Shape("series:N", sort=names, title=None, scale=scale)
+
+
+def seed_dots(base: Chart, *fields: str, **mark: Any) -> Chart:
+    """Return a layer with a dot for each seed, from columns that hold lists of the seeds' values.
+
+    Where there is one seed, its value is the number itself and needs no dot.
+    """
+    several = base.transform_filter("datum.seeds > 1").transform_flatten(list(fields))
+    return several.mark_circle(**{"size": 12, "opacity": 0.55, **mark})
 
 
 def panels(table: DataFrame) -> altair.Column:
@@ -53,18 +63,18 @@ def panels(table: DataFrame) -> altair.Column:
 
 
 def shares(ends: tuple[float, float] = (0.0, 1.0)) -> dict[str, Any]:
-    """Of an axis in per cent."""
+    """Return the scale and the labels of an axis in per cent."""
     return {"scale": altair.Scale(domain=list(ends)), "axis": altair.Axis(format=".0%")}
 
 
 def shade(field: str) -> altair.Color:
-    """Of a heat map's cell."""
+    """Return the colour of a heat map's cell."""
     scale = altair.Scale(scheme="yellowgreenblue", domain=[0, 1], clamp=True)
     return altair.Color(f"{field}:Q", scale=scale, legend=None)
 
 
 def ink(field: str) -> Any:
-    """Of the number in such a cell."""
+    """Return the colour of the text in a heat map's cell."""
     dark = f"isValid(datum.{field}) && datum.{field} > 0.5"
     return altair.condition(dark, altair.value("white"), altair.value("#222222"))
 
@@ -74,11 +84,13 @@ def titled(chart: Any, title: str) -> Chart:
 
 
 def tooltips(table: DataFrame) -> list[altair.Tooltip]:
-    """Every fact of a number that the table has."""
-    plain = {"panel": "panel", "series": "series", "y": "y", "x": "x", "state": "state", "n": "documents"}
-    plain |= {"seeds": "seeds", "train.lr": "rate", "why": "not the paper's setting"}
-    plain |= {name: f"runs {name}" for name in ("done", "diverged", "failed", "missing")}
-    percent = {"value": "ours", "low": "95 % from", "high": "to", "published": "paper", "difference": "ours less paper"}
-    found = [(name.replace(".", r"\."), title) for name, title in plain.items() if name in table]
-    texts = [altair.Tooltip(f"{name}:N", title=title) for name, title in found]
-    return texts + [altair.Tooltip(f"{n}:Q", title=t, format=".1%") for n, t in percent.items() if n in table]
+    """Return tooltips with every fact about a number that the table has."""
+    tips = []
+    for name, title in _TEXTS.items():
+        if name in table:
+            escaped = name.replace(".", r"\.")
+            tips.append(altair.Tooltip(f"{escaped}:N", title=title))
+    for name, title in _NUMBERS.items():
+        if name in table:
+            tips.append(altair.Tooltip(f"{name}:Q", title=title, format=".1%"))
+    return tips

@@ -1,6 +1,9 @@
-"""The verdict of each architecture as a picture: how well it recalls, where the key's information is, and what that is
-called. It is what the demo ends in."""
+"""The verdict figure: how well each architecture recalls, where the key's information is, and how.
 
+It is what the demo ends with.
+"""
+
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,43 +15,53 @@ from matplotlib.patches import Rectangle
 from matplotlib.ticker import PercentFormatter
 from pandas import DataFrame
 
-from mecheval.report import labels as names
-from mecheval.report.figure import GREY, Sheet, panes
+from mecheval.report import labels
+from mecheval.report.figure import GREY, Figure, panes
 from mecheval.report.study import Study
 from mecheval.report.tables import choice
-from mecheval.report.vega import Chart, colour, ink, shade, shares
+from mecheval.report.vega import Chart, colour, ink, seed_dots, shade, shares
 from mecheval.report.verdicts import ROLES, verdicts
 
-PLAIN = altair.Axis(labelAngle=0, labelExpr="replace(replace(datum.label, 'at_', ''), '_', ' ')")
-AT = tuple(f"at_{role}" for role in ROLES)
-MECHANISMS = {"induction": "#009E73", "association at next_key": "#0072B2", "direct retrieval": "#D55E00"}
-MECHANISMS |= {"mixed": "#8C6BB1", "unsolved": "#8C8C8C", "": "#8C8C8C"}
+MECHANISMS = {
+    "induction": "#009E73",
+    "association at next_key": "#0072B2",
+    "direct retrieval": "#D55E00",
+    "mixed": "#8C6BB1",
+    "unsolved": "#8C8C8C",
+    "": "#8C8C8C",
+}
+NOTE = "Middle: the key is corrupted, and the clean input of the last layer put back at one token."
+ONE = "Shown is the share of the lost likelihood that this restores."
+SEVERAL = "Shown is in how many seeds this restores at least half of the lost likelihood."
+HATCHED: dict[str, Any] = {"facecolor": "#f4f4f4", "edgecolor": "#a8a8a8", "hatch": "//////"}
+DOTS: dict[str, Any] = {"s": 9, "color": labels.INK, "linewidths": 0.4, "edgecolors": "white"}
 
 
-def demo(study: Study) -> Sheet:
+def demo(study: Study) -> Figure:
     table = verdicts(study)
-    varied = [name for name in ("task", "model.d_model", "model.layers", "setting") if table[name].nunique() > 1]
-    label = [", ".join([line["shown"], *_varied(line, varied)]) for line in table.to_dict("records")]
-    note = (
-        "Middle: the key is corrupted, then the clean input of the last layer is put back at one token; shown is the "
-        "share of the lost likelihood that this restores."
-    )
+    fields = ("task", "model.d_model", "model.layers", "setting")
+    varied = [name for name in fields if table[name].nunique() > 1]
+    table["label"] = [_label(line, varied) for line in table.to_dict("records")]
     tasks = study.field("task")
-    title = (
-        f"How each architecture recalls: {names.task(tasks[0])}" if len(tasks) == 1 else "How each architecture recalls"
-    )
-    return Sheet.of(study, "demo", title, [Verdicts("", table.assign(label=label))], note, choice(study))
+    title = "How each architecture recalls"
+    title += f": {labels.task(tasks[0])}" if len(tasks) == 1 else ""
+    note = f"{NOTE} {SEVERAL if table['judged'].max() > 1 else ONE}"
+    return Figure.of(study, "demo", title, [Verdicts("", table)], note, choice(study))
 
 
-def _varied(line: dict[str, Any], varied: list[str]) -> list[str]:
-    said = {"task": line["task"], "setting": line["setting"]}
-    said |= {"model.d_model": f"d={line['model.d_model']}", "model.layers": f"{line['model.layers']} layers"}
-    return [said[name] for name in varied if said[name]]
+def _label(line: dict[str, Any], varied: Sequence[str]) -> str:
+    """Return the architecture and the fields in which the lines differ."""
+    texts = {"task": line["task"], "setting": line["setting"]}
+    texts |= {"model.d_model": f"d={line['model.d_model']}"}
+    texts |= {"model.layers": f"{line['model.layers']} layers"}
+    return ", ".join([line["shown"], *(texts[name] for name in varied if texts[name])])
 
 
 @dataclass(frozen=True)
 class Verdicts:
     """The table of `verdicts`, with a label for each line."""
+
+    shows_seeds = True
 
     title: str
     table: DataFrame
@@ -61,16 +74,17 @@ class Verdicts:
 
     def draw(self, figure: SubFigure) -> None:
         lines = self.table.to_dict("records")
-        grid = {"width_ratios": [2.3, 2.6, 3.6]}
-        bars, cells, words = panes(figure, 1, 3, left=self._left(), gap=(0.3, 0.0), sharey=True, gridspec_kw=grid)[0]
-        for axis in (bars, cells, words):
+        room: Any = {"left": self._left(), "gap": (0.3, 0.0), "sharey": True}
+        axes = panes(figure, 1, 3, **room, gridspec_kw={"width_ratios": [2.3, 2.6, 3.6]})[0]
+        bars, cells, words = axes
+        for axis in axes:
             axis.set_ylim(len(lines) - 0.5, -0.5)
             axis.tick_params(length=0)
         bars.set_yticks(range(len(lines)), [line["label"] for line in lines], fontsize=9.5)
         for y, line in enumerate(lines):
             _bar(bars, y, line)
             for x, role in enumerate(ROLES):
-                _share(cells, x, y, line[f"at_{role}"])
+                _share(cells, x, y, *_cell(line, role))
             _words(words, y, line)
         bars.set(xlim=(0, 1.0), title="accuracy on test")
         bars.xaxis.set_major_formatter(PercentFormatter(1.0))
@@ -83,67 +97,89 @@ class Verdicts:
             axis.spines[:].set_visible(False)
 
     def chart(self) -> Chart:
-        order, height = list(self.table["label"]), altair.Step(30)
-        tips = [altair.Tooltip(f"{name}:N") for name in ("label", "mechanism", "meaning", "where")]
-        numbers = [altair.Tooltip(f"{name}:Q", format=".1%") for name in ("value", "low", "high", "confidence", *AT)]
+        lines = self.table.to_dict("records")
+        table = self.table.assign(sure=[_agreement(line) for line in lines])
+        texts = ("label", "mechanism", "sure", "meaning", "where")
+        tips = [altair.Tooltip(f"{name}:N") for name in texts]
+        numbers = ("value", "low", "high", *(f"at_{role}" for role in ROLES))
+        tips += [altair.Tooltip(f"{name}:Q", format=".1%") for name in numbers]
+        order: Any = {"scale": altair.Scale(domain=list(table["label"])), "title": None}
         mechanism = colour(MECHANISMS, "mechanism", legend=None)
-        base = altair.Chart(self.table).encode(
-            y=altair.Y("label:N", scale=altair.Scale(domain=order), title=None), tooltip=[*tips, *numbers]
-        )
+        base = altair.Chart(table).encode(y=altair.Y("label:N", **order), tooltip=tips)
         x = altair.X("value:Q", title="accuracy on test", **shares())
-        bars = base.mark_bar(height=16).encode(x=x, color=mechanism) + base.mark_rule().encode(x="low:Q", x2="high:Q")
-        beside = altair.Y("label:N", scale=altair.Scale(domain=order), title=None, axis=None)
-        token = altair.X("token:N", sort=list(ROLES), title="restored by the clean token", axis=PLAIN)
-        folded = altair.Chart(self.table).transform_fold(list(AT), as_=["token", "share"]).encode(y=beside, x=token)
-        folded = folded.transform_filter("isValid(datum.share)")
-        cells = folded.mark_rect(stroke="white").encode(color=shade("share"))
-        cells += folded.mark_text().encode(text=altair.Text("share:Q", format=".0%"), color=ink("share"))
+        bars = base.mark_bar(height=16).encode(x=x, color=mechanism)
+        bars += base.mark_rule().encode(x="low:Q", x2="high:Q")
+        bars += seed_dots(base, "seed_values", color="black").encode(x="seed_values:Q")
+        beside = altair.Y("label:N", axis=None, **order)
+        cells = self._cells().encode(y=beside)
         words = base.mark_text(align="left", fontWeight="bold", fontSize=12)
         words = words.encode(y=beside, text="mechanism:N", color=mechanism, x=altair.value(4))
+        height = altair.Step(30)
         return altair.hconcat(
             bars.properties(width=260, height=height),
             cells.properties(width=300, height=height),
             words.properties(width=200, height=height, title="mechanism"),
         ).resolve_scale(color="independent")
 
+    def _cells(self) -> Chart:
+        rows = []
+        for line in self.table.to_dict("records"):
+            for role in ROLES:
+                share, text = _cell(line, role)
+                token = role.replace("_", " ")
+                rows.append({"label": line["label"], "token": token, "share": share, "text": text})
+        tokens = [role.replace("_", " ") for role in ROLES]
+        flat: Any = {"title": "restored by the clean token", "axis": altair.Axis(labelAngle=0)}
+        base = altair.Chart(DataFrame(rows)).transform_filter("isValid(datum.share)")
+        base = base.encode(x=altair.X("token:N", sort=tokens, **flat))
+        cells = base.mark_rect(stroke="white").encode(color=shade("share"))
+        return cells + base.mark_text().encode(text="text:N", color=ink("share"))
+
+
+def _cell(line: dict[str, Any], role: str) -> tuple[float, str]:
+    """Return the shade and the text of a cell: a share of one seed, or a count of several."""
+    holds, seeds, share = (line[f"{name}_{role}"] for name in ("holds", "seeds", "at"))
+    if seeds > 1:
+        return holds / seeds, f"{holds:.0f} of {seeds:.0f}"
+    return share, f"{round(100 * share)}%".replace("-", "−") if share == share else "–"
+
+
+def _agreement(line: dict[str, Any]) -> str:
+    """Say how sure a mechanism is: by seeds, or with one seed by resampled documents."""
+    if line["judged"] > 1:
+        return labels.seed_count(line["agree"], line["judged"])
+    return f"{line['confidence']:.0%} sure" if line["judged"] else ""
+
 
 def _bar(axis: Axes, y: int, line: dict[str, Any]) -> None:
-    if line["value"] != line["value"]:
-        axis.add_patch(
-            Rectangle((0, y - 0.3), 1, 0.6, facecolor="#f4f4f4", edgecolor="#a8a8a8", hatch="//////", linewidth=0)
-        )
+    if line["state"] != "measured":
+        axis.add_patch(Rectangle((0, y - 0.3), 1, 0.6, linewidth=0, **HATCHED))
+        look: Any = {"ha": "center", "va": "center", "fontsize": 7.5, "color": GREY}
         box = {"facecolor": "white", "edgecolor": "none", "pad": 1.5}
-        axis.text(0.5, y, line["state"], ha="center", va="center", fontsize=7.5, color=GREY, bbox=box)
+        axis.text(0.5, y, line["state"], bbox=box, **look)
         return
     axis.barh(y, line["value"], height=0.6, color=MECHANISMS.get(line["mechanism"], GREY))
-    axis.hlines(y, line["low"], line["high"], color=names.INK, linewidth=1)
+    axis.hlines(y, line["low"], line["high"], color=labels.INK, linewidth=1)
+    if line["seeds"] > 1:
+        values = line["seed_values"]
+        axis.scatter(values, [y + 0.16] * len(values), zorder=3, **DOTS)
     inside = line["high"] > 0.75
-    at, side, ink = (0.02, "left", "white") if inside else (line["high"] + 0.02, "left", names.INK)
-    axis.text(at, y, f"{line['value']:.1%}", ha=side, va="center", fontsize=8, color=ink)
+    at, ink = (0.02, "white") if inside else (line["high"] + 0.02, labels.INK)
+    axis.text(at, y, f"{line['value']:.1%}", va="center", fontsize=8, color=ink)
 
 
-def _share(axis: Axes, x: int, y: int, share: float) -> None:
+def _share(axis: Axes, x: int, y: int, share: float, text: str) -> None:
     known = share == share
-    colour = mpl.colormaps["YlGnBu"](min(max(share, 0.0), 1.0)) if known else "#f4f4f4"
-    axis.add_patch(Rectangle((x - 0.5, y - 0.42), 1, 0.84, facecolor=colour, edgecolor="white", linewidth=1.5))
-    ink = "white" if known and share > 0.55 else names.INK if known else GREY
-    axis.text(
-        x,
-        y,
-        f"{round(100 * share)}%".replace("-", "−") if known else "–",
-        ha="center",
-        va="center",
-        fontsize=8.5,
-        color=ink,
-    )
+    face = mpl.colormaps["YlGnBu"](min(max(share, 0.0), 1.0)) if known else "#f4f4f4"
+    look: Any = {"facecolor": face, "edgecolor": "white", "linewidth": 1.5}
+    axis.add_patch(Rectangle((x - 0.5, y - 0.42), 1, 0.84, **look))
+    ink = ("white" if share > 0.55 else labels.INK) if known else GREY
+    axis.text(x, y, text, ha="center", va="center", fontsize=8.5, color=ink)
 
 
 def _words(axis: Axes, y: int, line: dict[str, Any]) -> None:
-    name = line["mechanism"] or "no verdict"
-    sure = f"  {line['confidence']:.0%} sure" if line["mechanism"] else ""
-    seeds = f", {line['agree']} of {line['judged']} seeds" if line["judged"] > 1 else ""
-    axis.text(
-        0.02, y - 0.14, name, va="center", fontsize=9, weight="bold", color=MECHANISMS.get(line["mechanism"], GREY)
-    )
-    axis.text(1.0, y - 0.14, sure + seeds, va="center", ha="right", fontsize=7, color=GREY)
-    axis.text(0.02, y + 0.19, line["meaning"], va="center", fontsize=6.6, color=GREY)
+    name, ink = line["mechanism"] or "no verdict", MECHANISMS.get(line["mechanism"], GREY)
+    axis.text(0.02, y - 0.14, name, va="center", fontsize=9, weight="bold", color=ink)
+    small: Any = {"va": "center", "color": GREY}
+    axis.text(1.0, y - 0.14, _agreement(line), ha="right", fontsize=7, **small)
+    axis.text(0.02, y + 0.19, line["meaning"], fontsize=6.6, **small)

@@ -1,69 +1,90 @@
-"""How each architecture recalls: a line for each cell, from the verdicts of its runs at the chosen rate."""
+"""The verdict table: for each cell the mechanism of its runs at the chosen rate, and accuracy."""
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from pandas import DataFrame
 
-from mecheval.interventions.verdict import meaning
-from mecheval.report import labels as names
+from mecheval.interventions.verdict import Thresholds, meaning
+from mecheval.metrics.statistics import proportion_interval
+from mecheval.report import labels
 from mecheval.report.study import CELL, Study
 from mecheval.report.tables import Reading, at_chosen, behaviour, read
 
 ROLES = ("key", "value", "next_key", "query")
 NONE = {"mechanism": "", "layer": None, "role": None, "convolution": None, "confidence": np.nan}
+NONE |= {"meaning": "", "agree": 0, "judged": 0, "agree_low": np.nan, "agree_high": np.nan}
+HOLDS = Thresholds().holds
 
 
 def verdicts(study: Study) -> DataFrame:
-    """Mechanism of most seeds, and how many those are; accuracy on test; shares at the last block's input."""
+    """Return a line for each cell: accuracy on test, mechanism of most seeds, shares by role.
+
+    Over seeds a mechanism is a proportion: `agree` of `judged` seeds have it, with Wilson's
+    interval `agree_low` to `agree_high`. At the last block's input, `at_value` is the mean share
+    restored at the value, which `holds_value` of `seeds_value` seeds have above the threshold.
+    """
     table = read(study, [behaviour()])
     runs = at_chosen(study, study.runs[study.runs["outcome"] == "done"])
-    said = {key: found["verdict"] for key, found in study.facts.items() if found["verdict"]}
-    found = {
-        cell: [said[key] for key in group["key"] if key in said] for cell, group in runs.groupby(list(CELL), sort=False)
-    }
+    by_cell: dict[Any, list[Mapping[str, Any]]] = {}
+    for cell, group in runs.groupby(list(CELL), sort=False):
+        every = [study.facts[key]["verdict"] for key in group["key"] if key in study.facts]
+        by_cell[cell] = [verdict for verdict in every if verdict]
     shares = _shares(study, table)
     lines = []
     for line in table.to_dict("records"):
-        cell = tuple(line[name] for name in CELL)
-        lines.append({**line, **_agreed(found.get(cell, [])), **shares.get(cell, {})})
+        cell = _cell(line)
+        lines.append({**line, **_majority(by_cell.get(cell, [])), **shares.get(cell, {})})
     return _sorted(DataFrame(lines))
 
 
-def _agreed(said: list[dict[str, Any]]) -> dict[str, Any]:
-    if not said:
-        return {**NONE, "meaning": "", "agree": 0, "judged": 0, "where": "–"}
-    mechanism, agree = Counter(verdict["mechanism"] for verdict in said).most_common(1)[0]
-    most = [verdict for verdict in said if verdict["mechanism"] == mechanism]
-    first = {name: most[0].get(name) for name in NONE}
-    sure = float(np.mean([verdict["confidence"] for verdict in most]))
+def _cell(line: Mapping[str, Any]) -> tuple[Any, ...]:
+    return tuple(line[name] for name in CELL)
+
+
+def _majority(seeds: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the mechanism of most seeds, how many have it, and the first of their verdicts."""
+    if not seeds:
+        return {**NONE, "where": "–"}
+    mechanism, agree = Counter(verdict["mechanism"] for verdict in seeds).most_common(1)[0]
+    agreeing = [verdict for verdict in seeds if verdict["mechanism"] == mechanism]
+    low, high = proportion_interval(agree, len(seeds))
     return {
-        **first,
-        "confidence": sure,
-        "meaning": meaning(most[0]),
+        **{name: agreeing[0].get(name) for name in NONE},
+        "confidence": float(np.mean([verdict["confidence"] for verdict in agreeing])),
+        "meaning": meaning(agreeing[0]),
         "agree": agree,
-        "judged": len(said),
-        "where": names.convolution(most[0]),
+        "judged": len(seeds),
+        "agree_low": low,
+        "agree_high": high,
+        "where": labels.convolution(agreeing[0]),
     }
 
 
 def _shares(study: Study, table: DataFrame) -> dict[tuple[Any, ...], dict[str, float]]:
-    """By cell and role, at the input of the last block: where the key's information is before the last layer."""
-    found: dict[tuple[Any, ...], dict[str, float]] = {}
+    """Return by cell and role what is restored at the input of the last block."""
+    shares: dict[tuple[Any, ...], dict[str, float]] = {}
     for layers in set(table["model.layers"]):
-        site = f"blocks.{int(layers) - 1}.block_in"
-        wanted = [Reading(panel=r, metric="share", condition="restored", site=site, role=r) for r in ROLES]
-        for line in read(study, wanted).to_dict("records"):
-            if line["model.layers"] == layers:
-                found.setdefault(tuple(line[name] for name in CELL), {})[f"at_{line['role']}"] = line["value"]
-    return found
+        place = {"condition": "restored", "site": f"blocks.{int(layers) - 1}.block_in"}
+        readings = [Reading(panel=r, metric="share", role=r, **place) for r in ROLES]
+        for line in read(study, readings).to_dict("records"):
+            if line["model.layers"] != layers:
+                continue
+            role, measured = line["role"], line["state"] == "measured"
+            values = line["seed_values"] if measured else []
+            columns = shares.setdefault(_cell(line), {})
+            columns[f"at_{role}"] = line["value"]
+            columns[f"holds_{role}"] = sum(value >= HOLDS for value in values)
+            columns[f"seeds_{role}"] = len(values)
+    return shares
 
 
 def _sorted(table: DataFrame) -> DataFrame:
-    table = table.reindex(columns=list(dict.fromkeys((*table.columns, *(f"at_{role}" for role in ROLES)))))
-    place = [names.order(text) for text in table["model.architecture"]]
-    table = table.assign(place=place, shown=[names.architecture(text) for text in table["model.architecture"]])
-    return table.sort_values(["task", "model.layers", "place", "setting", "model.d_model"], kind="stable").drop(
-        columns="place"
-    )
+    columns = [f"{name}_{role}" for name in ("at", "holds", "seeds") for role in ROLES]
+    table = table.reindex(columns=list(dict.fromkeys((*table.columns, *columns))))
+    texts = table["model.architecture"]
+    table = table.assign(shown=texts.map(labels.architecture), place=texts.map(labels.order))
+    by = ["task", "model.layers", "place", "setting", "model.d_model"]
+    return table.sort_values(by, kind="stable").drop(columns="place")

@@ -9,7 +9,7 @@ from pandas import read_csv
 from support.made_runs import behaviour, experiment, finished
 
 from mecheval.cli import main
-from mecheval.metrics.contrasts import seeds_needed, smallest_p
+from mecheval.metrics.statistics import seeds_needed, smallest_p
 
 PAGE = (Path(__file__).parents[2] / "docs" / "compare.md").read_text(encoding="utf-8")
 

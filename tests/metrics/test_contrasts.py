@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from scipy.stats import ttest_ind, ttest_rel
 
-from mecheval.metrics.contrasts import ALPHA, CORRECTIONS, contrast, corrected, seeds_needed, smallest_p
+from mecheval.metrics.statistics import ALPHA, CORRECTIONS, adjust_p, contrast, seeds_needed, smallest_p
 
 
 def seeds(values, first=0):
@@ -124,7 +124,7 @@ def test_among_equal_groups_holm_finds_anything_at_all_in_one_of_twenty_studies(
     finds = 0
     for _ in range(trials):
         drawn = [seeds(rng.random(8)) for _ in range(groups)]
-        finds += corrected(np.array([contrast(a, b).p for a, b in combinations(drawn, 2)])).min() <= ALPHA
+        finds += adjust_p(np.array([contrast(a, b).p for a, b in combinations(drawn, 2)])).min() <= ALPHA
     assert finds <= trials * ALPHA + 3 * math.sqrt(trials * ALPHA)
 
 
@@ -157,24 +157,24 @@ def test_no_numbers_give_a_smaller_p_than_the_smallest():
 
 def test_holm_by_hand():
     # sorted 0.01 0.02 0.03 0.04, times 4 3 2 1: 0.04 0.06 0.06 0.04, and never below the one before
-    assert corrected(np.array([0.04, 0.01, 0.03, 0.02])) == pytest.approx([0.06, 0.04, 0.06, 0.06])
-    assert corrected(np.array([0.9, 0.5])) == pytest.approx([1.0, 1.0])
+    assert adjust_p(np.array([0.04, 0.01, 0.03, 0.02])) == pytest.approx([0.06, 0.04, 0.06, 0.06])
+    assert adjust_p(np.array([0.9, 0.5])) == pytest.approx([1.0, 1.0])
 
 
 def test_fdr_by_hand():
     # times 4 / rank: 0.04 0.04 0.04 0.8, and never above the one after
-    assert corrected(np.array([0.8, 0.01, 0.03, 0.02]), "fdr") == pytest.approx([0.8, 0.04, 0.04, 0.04])
-    assert corrected(np.array([0.8, 0.01]), "none") == pytest.approx([0.8, 0.01])
+    assert adjust_p(np.array([0.8, 0.01, 0.03, 0.02]), "fdr") == pytest.approx([0.8, 0.04, 0.04, 0.04])
+    assert adjust_p(np.array([0.8, 0.01]), "none") == pytest.approx([0.8, 0.01])
 
 
 @pytest.mark.parametrize("correction", CORRECTIONS)
 def test_no_corrected_p_is_below_the_corrected_smallest(correction):
     rng = np.random.default_rng(7)
     floors = rng.choice([0.5, 0.25, 0.0625, 0.03125], size=20)
-    least = corrected(floors, correction)
+    least = adjust_p(floors, correction)
     for _ in range(50):
-        assert (corrected(floors + (1 - floors) * rng.random(20) ** 4, correction) >= least - 1e-12).all()
-    assert len(corrected(np.array([]), correction)) == 0
+        assert (adjust_p(floors + (1 - floors) * rng.random(20) ** 4, correction) >= least - 1e-12).all()
+    assert len(adjust_p(np.array([]), correction)) == 0
 
 
 def test_the_seeds_that_are_needed_are_just_enough():

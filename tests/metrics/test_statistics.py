@@ -2,8 +2,9 @@ import math
 
 import numpy as np
 import pytest
+from scipy.stats import t
 
-from mecheval.metrics.statistics import MANY, interval, middle, resampled
+from mecheval.metrics.statistics import MANY, interval, middle, proportion_interval, resampled, seed_interval
 
 Z = 1.959963984540054  # the 97.5 % quantile of the normal distribution
 
@@ -97,3 +98,49 @@ def test_nan_is_no_document():
     low, high = middle(means)
     assert low < there.mean() < high
     assert np.isnan(resampled(np.full(5, np.nan))).all()
+
+
+def old_interval(values, lows, highs):
+    """The formula that this project had before: seeds drawn again, each with its documents."""
+    rng = np.random.default_rng(len(values))
+    drawn = rng.integers(len(values), size=(2000, len(values)))
+    spread = (highs - lows) / (2 * Z)
+    means = (values[drawn] + spread[drawn] * rng.standard_normal(drawn.shape)).mean(axis=1)
+    return np.quantile(means, 0.025), np.quantile(means, 0.975)
+
+
+def simulated(seeds, studies, truth=0.6, spread=0.1, documents=1024):
+    """Studies of so many seeds: each seed's true accuracy, measured on a sample of documents."""
+    rng = np.random.default_rng(seeds)
+    accuracies = rng.normal(truth, spread, size=(studies, seeds))
+    noise = np.sqrt(truth * (1 - truth) / documents)
+    return accuracies + noise * rng.standard_normal(accuracies.shape), noise
+
+
+@pytest.mark.parametrize("seeds", [3, 5, 10])
+def test_the_interval_over_seeds_covers_the_truth_as_often_as_it_says(seeds):
+    values, _ = simulated(seeds, studies=3000)
+    ends = np.array([seed_interval(study) for study in values])
+    coverage = np.mean((ends[:, 0] <= 0.6) & (ends[:, 1] >= 0.6))
+    assert 0.93 <= coverage <= 0.97
+
+
+def test_the_bootstrap_over_three_seeds_would_fail_that_test():
+    values, noise = simulated(3, studies=500)
+    ends = [old_interval(study, study - Z * noise, study + Z * noise) for study in values]
+    assert np.mean([low <= 0.6 <= high for low, high in ends]) < 0.85
+
+
+def test_an_interval_over_seeds_is_students_cut_to_its_bounds():
+    values = [0.95, 0.99, 0.7]
+    ends = t.interval(0.95, 2, loc=np.mean(values), scale=np.std(values, ddof=1) / math.sqrt(3))
+    assert seed_interval(values) == pytest.approx(ends)
+    assert ends[1] > 1
+    assert seed_interval(values, (0.0, 1.0)) == pytest.approx((ends[0], 1.0))
+    assert seed_interval([0.5, 0.5, 0.5]) == (0.5, 0.5)
+    assert np.isnan(seed_interval([0.5])).all()
+
+
+def test_three_of_three_seeds_are_no_certainty():
+    assert proportion_interval(3, 3) == pytest.approx(wilson(3, 3))
+    assert [round(100 * end) for end in proportion_interval(3, 3)] == [44, 100]

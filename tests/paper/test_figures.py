@@ -6,6 +6,7 @@ from itertools import pairwise
 import pytest
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.collections import PathCollection
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.text import Text
@@ -52,10 +53,10 @@ def test_every_recipe_has_its_figure_and_every_figure_its_recipe():
     assert set(recipe_names()) == set(figures.names())
 
 
-def test_a_cell_shows_its_number_and_half_its_interval(tmp_path):
+def test_a_cell_shows_its_number_and_its_interval(tmp_path):
     shown = texts(draw(five(tmp_path), "3").picture())
     assert "80.0" in shown
-    assert "±2.0" in shown
+    assert "[78, 82]" in shown
     assert [name for name in dict.fromkeys(shown) if name in ("Mamba", "Attention")] == ["Mamba", "Attention"]
 
 
@@ -139,3 +140,19 @@ def test_a_number_is_short_for_the_figure_of_that_number():
 def test_an_unknown_figure_is_refused_with_the_nearest():
     with pytest.raises(InvalidInput, match="did you mean 'emergence'"):
         figure_named("emergance")
+
+
+@pytest.mark.parametrize("recipe", ["figure9", "figure10", "demo"])
+def test_every_seed_is_a_dot_in_picture_and_page(recipe, tmp_path):
+    """Accuracies that no mean has, so that only the dot of a seed can be there."""
+    task = "treecall:held_out=0.2,max_len=32" if recipe == "figure10" else "recall:pairs=4,vocab=64"
+    every = [experiment(seed=seed, task=task) for seed in range(3)]
+    planned(tmp_path, recipe, every)
+    for one, value in zip(every, (0.31, 0.62, 0.93), strict=True):
+        finished(tmp_path, one, behaviour(value, value))
+    figure = draw(Study.read(tmp_path), recipe)
+    drawn = [path.get_offsets() for path in figure.picture().findobj(PathCollection)]
+    numbers = {round(float(number), 6) for points in drawn for point in points for number in point}
+    assert {0.31, 0.62, 0.93} <= numbers
+    assert "flatten" in json.dumps(figure.spec())
+    assert any("Small dots: seeds" in note for note in figure.notes)

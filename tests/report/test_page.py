@@ -176,7 +176,7 @@ def test_what_holds_for_all_studies_is_said_once(bound):
         "/*! Vega",
         "<code>recall:pairs=4,vocab=64</code>",
         "<code>recall:pairs=5,vocab=64</code>",
-        "Sure: the",
+        "Seeds that agree: those",
     ):
         assert text.count(words) == 1, words
 

@@ -6,8 +6,9 @@ import pytest
 from support.made_runs import behaviour, experiment, finished, grid, planned, row, verdict
 
 from mecheval.core.errors import InvalidInput
+from mecheval.metrics.statistics import proportion_interval, seed_interval
 from mecheval.report.study import Study
-from mecheval.report.tables import Reading, choice, chosen, interval, read
+from mecheval.report.tables import Reading, choice, chosen, read
 from mecheval.report.tables import behaviour as reading
 from mecheval.report.verdicts import verdicts
 
@@ -64,15 +65,35 @@ def test_the_number_is_the_mean_over_seeds_with_documents_seeds_and_an_interval_
     numbers = {(1e-3, seed): (0.5, test) for seed, test in enumerate((0.3, 0.5, 0.7))}
     line = read(study_of(tmp_path, numbers), [reading()]).iloc[0]
     assert (line["value"], line["n"], line["seeds"]) == (pytest.approx(0.5), 320, 3)
-    assert 0.3 < line["low"] < 0.5 < line["high"] < 0.7
+    assert (line["low"], line["high"]) == pytest.approx(seed_interval([0.3, 0.5, 0.7], (0.0, 1.0)))
+    assert sorted(line["seed_values"]) == [0.3, 0.5, 0.7]
 
 
-def test_an_interval_of_one_seed_is_that_of_its_documents_and_of_several_wider_the_more_they_differ():
-    assert interval([0.5], [0.4], [0.7]) == (0.4, 0.7)
-    near = interval([0.5, 0.5], [0.45, 0.45], [0.55, 0.55])
-    far = interval([0.2, 0.8], [0.15, 0.75], [0.25, 0.85])
-    assert near[1] - near[0] < 0.1 < far[1] - far[0]
-    assert near == interval([0.5, 0.5], [0.45, 0.45], [0.55, 0.55])
+def test_with_one_seed_the_interval_is_the_one_over_its_documents(tmp_path):
+    line = read(study_of(tmp_path, {(1e-3, 0): (0.5, 0.7)}), [reading()]).iloc[0]
+    assert (line["low"], line["high"]) == pytest.approx((0.68, 0.72))
+
+
+@pytest.mark.parametrize(("metric", "ends"), [("accuracy", (0.0, 1.0)), ("loss", (0.0, None))])
+def test_an_interval_is_cut_to_what_is_possible_for_the_metric(tmp_path, metric, ends):
+    for seed, value in enumerate((0.02, 0.5, 0.98)):
+        finished(tmp_path, experiment(seed=seed), [row(metric, value), *behaviour(0.5, 0.5)[:1]])
+    line = read(Study.read(tmp_path), [reading(metric)]).iloc[0]
+    uncut = seed_interval([0.02, 0.5, 0.98])
+    assert uncut[0] < 0 < 1 < uncut[1]
+    assert (line["low"], line["high"]) == (ends[0], pytest.approx(ends[1] or uncut[1]))
+
+
+def test_a_share_is_bounded_by_what_a_likelihood_can_restore(tmp_path):
+    """The likelihood of 0.04 is lost below the corrupt one, and 0.08 can be won above the clean."""
+    for seed, share in enumerate((0.0, 1.0, 1.0)):
+        rows = behaviour(0.9, 0.9) + grid(0.92, 0.04, {"query": share})
+        finished(tmp_path, experiment(seed=seed), rows)
+    place = {"condition": "restored", "site": "blocks.1.block_in", "role": "query"}
+    line = read(Study.read(tmp_path), [Reading(panel="", metric="share", **place)]).iloc[0]
+    assert line["value"] == pytest.approx(2 / 3)
+    assert line["low"] == pytest.approx(-0.04 / 0.88)
+    assert line["high"] == pytest.approx(0.96 / 0.88)
 
 
 def test_a_cell_that_came_to_nothing_is_there_and_says_why(tmp_path):
@@ -97,24 +118,6 @@ def test_numbers_of_grids_on_the_way_are_not_taken_for_the_last(tmp_path):
     assert read(Study.read(tmp_path), [wanted])["value"].tolist() == [0.8]
 
 
-def test_the_papers_number_and_the_difference_stand_beside_ours_where_the_setting_is_the_same(tmp_path):
-    one = experiment("mamba", lr=1e-3, task="recall:pairs=16", model__d_model=256, train__steps=None, train__batch=32)
-    planned(tmp_path, "figure3", [one])
-    finished(tmp_path, one, behaviour(0.9, 0.9) + grid(0.9, 0.05, {"query": 1.0}))
-    line = read(Study.read(tmp_path), [Reading(panel="Original")], figure="3").iloc[0]
-    assert (line["published"], line["why"]) == (0.903, "")
-    assert line["difference"] == pytest.approx(0.9 - 0.903)
-
-
-def test_another_setting_is_not_compared_and_says_what_differs(tmp_path):
-    one = experiment("mamba", task="recall:pairs=4,vocab=64", model__d_model=256)
-    planned(tmp_path, "figure3", [one])
-    finished(tmp_path, one, behaviour(0.9, 0.9) + grid(0.9, 0.05, {"query": 1.0}))
-    line = read(Study.read(tmp_path), [Reading(panel="Original")], figure="3").iloc[0]
-    assert math.isnan(line["published"])
-    assert "recall:pairs=16" in line["why"]
-
-
 def test_runs_that_differ_in_more_than_rate_and_seed_are_not_averaged(tmp_path):
     for steps, found in ((100, 0.2), (200, 0.8)):
         finished(tmp_path, experiment(train__steps=steps), behaviour(found, found))
@@ -130,6 +133,16 @@ def test_a_verdict_is_that_of_most_seeds_at_the_chosen_rate(tmp_path):
         finished(tmp_path, one, behaviour(dev, 0.9), said=verdict(said))
     line = verdicts(Study.read(tmp_path)).iloc[0]
     assert (line["mechanism"], line["agree"], line["judged"]) == ("induction", 2, 3)
+    assert (line["agree_low"], line["agree_high"]) == pytest.approx(proportion_interval(2, 3))
+
+
+def test_over_seeds_a_token_holds_the_information_in_so_many_of_them(tmp_path):
+    for seed, share in enumerate((0.02, 0.97, 1.01)):
+        rows = behaviour(0.9, 0.9) + grid(0.9, 0.1, {"query": share})
+        finished(tmp_path, experiment(seed=seed), rows, said=verdict())
+    line = verdicts(Study.read(tmp_path)).iloc[0]
+    assert (line["holds_query"], line["seeds_query"]) == (2, 3)
+    assert line["at_query"] == pytest.approx(2 / 3)
 
 
 def test_a_folder_without_runs_or_with_runs_of_another_sweep_is_refused(tmp_path):

@@ -1,4 +1,4 @@
-"""Differences with their intervals, pair below pair: a forest plot for each setting, a panel for each metric."""
+"""Forest plots of differences with their intervals: one per setting, a panel per metric."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -10,45 +10,51 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator, ScalarFormatter
 from pandas import DataFrame
 
 from mecheval.report.compare import DIFFER, Comparison
-from mecheval.report.figure import GREY, Sheet, panes
+from mecheval.report.figure import GREY, Figure, panes
 from mecheval.report.labels import INK
 from mecheval.report.tables import ordered
-from mecheval.report.vega import Chart, colour, panels, titled
+from mecheval.report.vega import Chart, colour, panels, seed_dots, titled
 
 NOTE = (
-    "Point: difference of means, the first group less the second. Bar: 95 % interval over seeds, not corrected for the "
-    "number of comparisons. Dark and full: told apart, p corrected ({}) at most 0.05; grey and hollow: not."
+    "Point: difference of means, the first group less the second. Bar: Student's 95 % interval "
+    "over seeds, not corrected for the number of comparisons. Small dots: pairs of runs with the "
+    "same seed. "
+    "Dark and full: p corrected ({}) is at most 0.05; grey and hollow: it is not."
 )
 
 
-def forest(comparison: Comparison) -> Sheet:
-    """One part for each setting."""
+def forest(comparison: Comparison) -> Figure:
+    """Draw a comparison, with a part for each setting."""
     table = comparison.table.assign(value=comparison.table["difference"])
     table["label"] = table["a"] + " − " + table["b"]
-    parts = [Forest(str(setting), own) for setting, own in table.groupby("setting", sort=False)]
+    table["seeds"] = table["pair_differences"].map(len)
+    parts = [Forest(str(setting), lines) for setting, lines in table.groupby("setting", sort=False)]
     title = f"What {comparison.by} changes, over seeds"
-    return Sheet.of(comparison.study, "compare", title, parts, NOTE.format(comparison.correction), *comparison.notes)
+    notes = [NOTE.format(comparison.correction), *comparison.notes]
+    return Figure.of(comparison.study, "compare", title, parts, *notes)
 
 
 @dataclass(frozen=True)
 class Forest:
-    """Columns of the table: panel, label, value, low, high, answer."""
+    """A table with panel, label, value, low, high, answer, pair_differences and seeds (pairs)."""
+
+    shows_seeds = True
 
     title: str
     table: DataFrame
 
     def size(self) -> tuple[float, float]:
-        labels, shown = ordered(self.table["label"]), ordered(self.table["panel"])
-        return 0.15 + self._left() + 2.6 * len(shown), 0.9 + 0.26 * len(labels)
+        labels, panels = ordered(self.table["label"]), ordered(self.table["panel"])
+        return 0.15 + self._left() + 2.6 * len(panels), 0.9 + 0.26 * len(labels)
 
     def _left(self) -> float:
         return 0.2 + 0.085 * max(map(len, self.table["label"]))
 
     def draw(self, figure: SubFigure) -> None:
-        labels, shown = ordered(self.table["label"]), ordered(self.table["panel"])
+        labels, panels = ordered(self.table["label"]), ordered(self.table["panel"])
         room: Any = {"left": self._left(), "right": 0.3, "gap": (0.25, 0.0), "title": self.title}
-        axes = panes(figure, 1, len(shown), **room, sharey=True)[0]
-        for axis, panel in zip(axes, shown, strict=True):
+        axes = panes(figure, 1, len(panels), **room, sharey=True)[0]
+        for axis, panel in zip(axes, panels, strict=True):
             self._panel(axis, panel, labels)
         axes[0].set_yticks(range(len(labels)), labels)
 
@@ -57,8 +63,11 @@ class Forest:
         for line in self.table[self.table["panel"] == panel].to_dict("records"):
             at, ink = labels.index(line["label"]), INK if line["answer"] == DIFFER else GREY
             axis.hlines(at, line["low"], line["high"], color=ink, linewidth=1.3)
+            pairs = line["pair_differences"]
+            axis.scatter(pairs, [at + 0.22] * len(pairs), s=7, color=ink, alpha=0.55, linewidths=0)
             face = ink if line["answer"] == DIFFER else "white"
-            axis.plot(line["value"], at, "o", color=ink, markerfacecolor=face, markersize=5, zorder=3)
+            look: Any = {"color": ink, "markerfacecolor": face, "markersize": 5, "zorder": 3}
+            axis.plot(line["value"], at, "o", **look)
         axis.set(title=panel, ylim=(len(labels) - 0.5, -0.5))
         axis.tick_params(axis="y", length=0)
         axis.xaxis.set_major_locator(MaxNLocator(4))
@@ -67,15 +76,18 @@ class Forest:
 
     def chart(self) -> Chart:
         numbers = ("value", "low", "high", "p", "corrected_p")
-        tooltips = [altair.Tooltip(f"{name}:Q", format=".3f") for name in numbers]
-        tooltips += [altair.Tooltip(f"{name}:N") for name in ("label", "answer", "seeds_a", "seeds_b", "paired")]
-        inks = {answer: INK if answer == DIFFER else GREY for answer in ordered(self.table["answer"])}
+        texts = ("label", "answer", "seeds_a", "seeds_b", "paired")
+        tips = [altair.Tooltip(f"{name}:Q", format=".3f") for name in numbers]
+        tips += [altair.Tooltip(f"{name}:N") for name in texts]
+        answers = ordered(self.table["answer"])
+        inks = {answer: INK if answer == DIFFER else GREY for answer in answers}
         base = altair.Chart(self.table).encode(
             y=altair.Y("label:N", sort=ordered(self.table["label"]), title=None),
             color=colour(inks, "answer"),
-            tooltip=tooltips,
+            tooltip=tips,
         )
-        drawn = base.mark_rule().encode(x=altair.X("low:Q", title=None), x2="high:Q")
-        drawn += base.mark_point(filled=True, size=60, opacity=1).encode(x="value:Q")
-        faceted = drawn.properties(width=230).facet(column=panels(self.table)).resolve_scale(x="independent")
-        return titled(faceted, self.title)
+        layers = base.mark_rule().encode(x=altair.X("low:Q", title=None), x2="high:Q")
+        layers += seed_dots(base, "pair_differences", yOffset=6).encode(x="pair_differences:Q")
+        layers += base.mark_point(filled=True, size=60, opacity=1).encode(x="value:Q")
+        faceted = layers.properties(width=230).facet(column=panels(self.table))
+        return titled(faceted.resolve_scale(x="independent"), self.title)
