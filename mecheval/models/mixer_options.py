@@ -41,7 +41,7 @@ def head_dim_divides(head_dim: int, d_model: int) -> str | None:
 def backend_is_installed(backend: str) -> str | None:
     if backend not in ("mamba_ssm", "fla") or importlib.util.find_spec(backend) is not None:
         return None
-    return f"backend={backend} needs the package {backend}; install it or use backend=auto"
+    return f"backend={backend} needs the package {backend}, which is not installed; use auto"
 
 
 def refuse(problem: str | None) -> None:

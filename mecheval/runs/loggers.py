@@ -28,7 +28,10 @@ def register_logger(name: str) -> Callable[[type[Any]], type[Any]]:
 
 def logger(name: str) -> "Watcher":
     """Build a logger by its name; refuse one whose package is not installed."""
-    cls = loggers.get(name)
+    try:
+        cls = loggers.get(name)
+    except InvalidInput as error:
+        raise error.within(f"log={name}") from error
     package = getattr(cls, "package", None)
     if package and find_spec(package) is None:
         hint = f"pip install 'mecheval[{package}]'"

@@ -125,3 +125,23 @@ def test_a_class_without_the_arguments_of_its_kind_is_refused_with_its_place():
     message = r"plain: it must be built with \(width, depth, \*\*options\); .*:\d+ takes \(size\)"
     with pytest.raises(InvalidInput, match=message):
         registry.check(Spec("plain"))
+
+
+def test_functions_and_instances_are_registered_like_classes():
+    class Drawing:
+        summary = "A drawing."
+
+    registry = Registry("figure", reserved=("status",))
+
+    @registry.register("curve")
+    def curve(*, width: int = 3):
+        """Draw a curve."""
+        return width
+
+    registry.add("picture", drawing := Drawing())
+    assert registry.build("curve:width=4") == 4
+    assert registry.describe("curve").summary == "Draw a curve."
+    assert registry.get("picture") is drawing
+    assert registry.describe("picture").to_dict()["summary"] == "A drawing."
+    with pytest.raises(InvalidInput, match="'status' is taken"):
+        registry.add("status", drawing)
