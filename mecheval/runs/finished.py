@@ -73,8 +73,11 @@ class Run:
     @cached_property
     def rows(self) -> list[Measurement]:
         """Every measurement of the run."""
-        if any(record.keys() != COLUMNS for record in self.row_records):
-            raise self._damaged("rows.jsonl is not what was written")
+        texts = ("metric", "condition", "split", "corrupted", "site", "role")
+        for record in self.row_records:
+            whole = record.keys() == COLUMNS
+            if not whole or not all(isinstance(record[name], str | None) for name in texts):
+                raise self._damaged("rows.jsonl is not what was written")
         return [Measurement(**record) for record in self.row_records]
 
     @cached_property
@@ -169,10 +172,7 @@ class Run:
         """Return what `mecheval run --json` prints."""
         values = {**self.outcome, "folder": str(self.folder), "metrics": {}}
         if self.rows:
-            try:
-                values["metrics"], values["restored"] = self._by_split(), self._by_site()
-            except (KeyError, TypeError) as error:
-                raise self._damaged("rows.jsonl is not what was written") from error
+            values["metrics"], values["restored"] = self._by_split(), self._by_site()
             values["verdict"] = self.verdict_record
         if self.emerged:
             values["emerged"] = self.emerged
@@ -193,6 +193,8 @@ class Run:
         metrics: Record = {"unseen": {}, "dev": {}}
         splits = {"test": metrics, "test_unseen": metrics["unseen"], "dev": metrics["dev"]}
         for row in self.rows:
+            if row.corrupted is None and row.split not in splits:
+                raise self._damaged(f"rows.jsonl has the split {row.split!r}")
             if row.corrupted is None:
                 splits[row.split][row.metric] = _numbers(row)
         return metrics
