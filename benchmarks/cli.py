@@ -81,7 +81,7 @@ def _measured(names: list[str], quick: bool, given: dict[str, Any]) -> dict[str,
 
 def _progress() -> Callable[[str, int | float, int | float], None]:
     """On stderr: a line that is written over on a terminal, lines elsewhere."""
-    from mecheval.terminal.sweep_view import clock
+    from mecheval.terminal.tables import clock
 
     began, over = time.monotonic(), sys.stderr.isatty()
 

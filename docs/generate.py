@@ -23,7 +23,7 @@ from mecheval.plugins import build_task
 from mecheval.runs.experiment import fields_of
 from mecheval.tasks import tasks
 from mecheval.tasks.sample import sample
-from mecheval.terminal import tables as terminal
+from mecheval.terminal.documents import document, legend
 
 HERE = Path(__file__).parent
 MADE = "Made by `make docs` from the code; a test fails when it is out of date."
@@ -119,11 +119,11 @@ def help_text(command: str) -> str:
 def picture() -> str:
     """Two documents as the terminal shows them."""
     console = Console(record=True, width=100, file=io.StringIO(), highlight=False)
-    console.print(terminal.legend(), "", sep="\n")
+    console.print(legend(), "", sep="\n")
     for text, start in (("recall:pairs=6,vocab=64", 0), ("treecall", 8)):
         (record,) = sample(build_task(text), 1, start=start)
         console.print(f"[bold]{text}[/] ", end="")
-        console.print(terminal.document(record, 100), "")
+        console.print(document(record, 100), "")
     svg = console.export_svg(title="mecheval sample", unique_id="sample")
     return re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.DOTALL)  # fonts would come from the network
 

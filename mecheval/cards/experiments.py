@@ -1,33 +1,148 @@
-"""Which experiments a card asks for: the subject and two baselines, on both tasks, at a scale's largest width."""
+"""The experiments of a card, and the two sweeps that run them.
 
-from collections.abc import Sequence
-from dataclasses import replace
+A card trains the subject and two baselines on both tasks, at the largest width of a scale. The
+subject's runs are in a folder of their own, the baselines' in one that all cards share.
+"""
 
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from mecheval.cards.subject import Subject
 from mecheval.models.config import ModelConfig
-from mecheval.paper.recipes import Scale
+from mecheval.plugins import apart
 from mecheval.runs.experiment import Experiment
+from mecheval.sweeps.agenda import Agenda, SweepOptions
+from mecheval.sweeps.job import Job, Outcome
+from mecheval.sweeps.recipe import Scale
+from mecheval.sweeps.state import State
+from mecheval.sweeps.sweep import OPEN, Crew, Watch, carry_out
+from mecheval.sweeps.worker import work
 
+RECIPE = "card"
 BASELINES = ("attention", "mamba")
 TASKS = ("recall", "treecall")
-EMERGENCE = "recall"  # the task on which the mechanism is watched as it comes about
+EMERGENCE = "recall"  # the task on which grids are measured during training, too
 SEEDS = (0, 1, 2)
-GRIDS = 20  # about so many during a training that is not stopped early
+GRIDS = 20  # about as many during a training that is not stopped early
 
 
 def experiments(scale: Scale, architectures: Sequence[str]) -> list[Experiment]:
-    """All rates of the scale, and three seeds where it has fewer."""
-    size = replace(scale.widest(), seeds=scale.seeds if len(scale.seeds) >= len(SEEDS) else SEEDS)
-    found = [(task, one) for task in TASKS for one in size.experiments(task, architectures)]
-    return [_watched(one) if task == EMERGENCE else one for task, one in found]
+    """Return the experiments of a card: all rates of the scale, and at least three seeds."""
+    seeds = scale.seeds if len(scale.seeds) >= len(SEEDS) else SEEDS
+    size = replace(scale.widest(), seeds=seeds)
+    planned = []
+    for task in TASKS:
+        for experiment in size.experiments(task, architectures):
+            planned.append(_with_grids(experiment) if task == EMERGENCE else experiment)
+    return planned
 
 
 def baselines(architecture: str) -> list[str]:
-    """Those that a card of this architecture has beside it: it is not its own."""
-    return [name for name in BASELINES if name != ModelConfig(architecture=architecture).architecture]
+    """Return the baselines of an architecture; it is not its own."""
+    shortest = ModelConfig(architecture=architecture).architecture
+    return [name for name in BASELINES if name != shortest]
 
 
-def _watched(experiment: Experiment) -> Experiment:
-    """With the sites that a verdict needs, and no others: a card looks at all of them in its best run alone."""
+def _with_grids(experiment: Experiment) -> Experiment:
+    """Measure grids during training, at the sites of a verdict alone: these are the cheapest."""
     evaluations = experiment.train.total // experiment.eval.every
-    asked = replace(experiment.eval, grid="short", grid_every=max(evaluations // GRIDS, 1))
-    return replace(experiment, eval=asked)
+    every = max(evaluations // GRIDS, 1)
+    return replace(experiment, eval=replace(experiment.eval, grid="short", grid_every=every))
+
+
+@dataclass(frozen=True)
+class CardSweep:
+    """One of the two sweeps of a card; `checksums` are those of a subject without a file."""
+
+    agenda: Agenda
+    checksums: Mapping[str, str]
+
+    @classmethod
+    def plan(
+        cls,
+        subject: Subject | None,
+        names: Sequence[str],
+        scale: Scale,
+        out: Path,
+        workers: int,
+    ) -> "CardSweep":
+        """Plan the runs of the named architectures; `subject=None`: the shared baselines."""
+        plugins, checksums = (subject.plugins, subject.checksums) if subject else ((), {})
+        options = SweepOptions(workers=workers, plugins=plugins)
+        agenda = Agenda(experiments(scale, names), out, RECIPE, scale.name, options)
+        sweep = cls(agenda, checksums)
+        sweep.states()  # refuses runs of other versions before anything starts
+        return sweep
+
+    def states(self) -> list[State]:
+        with apart(self.checksums):
+            return self.agenda.states()
+
+    def run(self, watch: Watch) -> list[State]:
+        with apart(self.checksums):
+            return carry_out(self.agenda, self._crew, watch=watch)
+
+    def _crew(self) -> Crew:
+        from mecheval.sweeps.local import Local
+
+        return InProcess() if self.checksums else Local(self.agenda.options.workers)
+
+
+def plan_sweeps(subject: Subject, scale: Scale, out: Path, workers: int) -> list[CardSweep]:
+    """Plan both sweeps, the subject's first; a baseline has only the shared one."""
+    folder = out / f"card-baselines-{scale.name}"
+    shared = CardSweep.plan(None, BASELINES, scale, folder, workers)
+    if subject.architecture in BASELINES:
+        return [shared]
+    folder = card_folder(subject, scale, out)
+    return [CardSweep.plan(subject, [subject.architecture], scale, folder, workers), shared]
+
+
+def card_folder(subject: Subject, scale: Scale, out: Path) -> Path:
+    """Return the folder of the card and of the subject's runs."""
+    return out / f"card-{subject.folder}-{scale.name}"
+
+
+def run_sweeps(sweeps: Sequence[CardSweep], watch: Watch) -> None:
+    """Run one sweep after the other; `watch` always gets the states of both."""
+    states = [sweep.states() for sweep in sweeps]
+
+    def update(place: int) -> Callable[[Sequence[State]], None]:
+        def update_place(now: Sequence[State]) -> None:
+            states[place] = list(now)
+            watch([state for part in states for state in part])
+
+        return update_place
+
+    for place, sweep in enumerate(sweeps):
+        states[place] = sweep.run(update(place))
+
+
+def unfinished_runs(sweeps: Sequence[CardSweep]) -> list[State]:
+    """Return the states of the runs that are still to be trained."""
+    return [state for sweep in sweeps for state in sweep.states() if state.status in OPEN]
+
+
+class InProcess:
+    """A crew of one, this process, for a class that no other process can import."""
+
+    def __init__(self) -> None:
+        self._ended: list[tuple[Job, Outcome]] = []
+
+    @property
+    def free(self) -> int:
+        return 1 - len(self._ended)
+
+    def start(self, job: Job) -> None:
+        outcome = work(job)
+        if outcome.status == "stopped":
+            raise KeyboardInterrupt(outcome.reason)
+        self._ended.append((job, outcome))
+
+    def ended(self) -> Iterator[tuple[Job, Outcome]]:
+        while self._ended:
+            yield self._ended.pop()
+
+    def stop(self) -> None:
+        """Do nothing: `start` returns when its run has ended."""

@@ -58,6 +58,7 @@ def intervene(
     from mecheval.runs.trained import trained
     from mecheval.terminal import grid_view as pictures
     from mecheval.terminal import tables as terminal
+    from mecheval.terminal.documents import legend
 
     model, experiment, found = trained(run)
     record = _record(experiment, options)
@@ -73,7 +74,7 @@ def intervene(
     console = terminal.console()
     console.print(terminal.title(experiment.task_spec, experiment.model.architecture, f"{corrupt} corrupted by {kind}"))
     if record:
-        console.print(terminal.legend(), "", sep="\n")
+        console.print(legend(), "", sep="\n")
         console.print(pictures.heat_map(record, measured, metric, console.width))
         return
     console.print(pictures.grid(measured, metric), "")

@@ -187,8 +187,8 @@ def _print_estimate(agenda: "Agenda", only: Sequence[str], as_json: bool) -> Non
     console.print(terminal.title(agenda.recipe, agenda.scale, str(agenda.folder)))
     console.print(board.estimate_table(found.groups))
     console.print(
-        f"{len(states)} experiments, {len(todo)} to run · at most about {board.clock(found.seconds)} with "
-        f"{agenda.options.workers} workers, {board.clock(found.core_seconds)} of one core",
+        f"{len(states)} experiments, {len(todo)} to run · at most about {terminal.clock(found.seconds)} with "
+        f"{agenda.options.workers} workers, {terminal.clock(found.core_seconds)} of one core",
         f"from steps, evaluations and interventions of {found.measured} of {found.shapes} kinds, measured now"
         + ("" if found.measured == found.shapes else "; the others in proportion to their size"),
         sep="\n",

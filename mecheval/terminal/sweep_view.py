@@ -15,6 +15,7 @@ from rich.text import Text
 from mecheval.results.plan import FINISHED
 from mecheval.runs.pending import FAILED
 from mecheval.sweeps.state import State
+from mecheval.terminal.tables import clock
 
 REFRESH_SECONDS, LINE_SECONDS = 0.5, 30.0
 MARKS = {"done": "■", "diverged": "×", "running": "▶", "waiting": "·", "error": "!", "killed": "!", "timeout": "!"}
@@ -146,11 +147,6 @@ def cell(row: Row) -> str:
 
 def title(row: Row) -> str:
     return f"{cell(row)} · rate {row['train.lr']:g} · seed {row['seed']}"
-
-
-def clock(seconds: float) -> str:
-    whole = round(seconds)
-    return f"{whole // 3600}:{whole // 60 % 60:02}:{whole % 60:02}"
 
 
 def _marks(rows: Iterable[Row]) -> Text:
