@@ -11,7 +11,7 @@ from pathlib import Path
 from rich.console import Console
 
 import mecheval
-from mecheval.cli import app, main
+from mecheval.cli import command_names, main
 from mecheval.core.options import REQUIRED
 from mecheval.core.registry import Entry, Registry
 from mecheval.core.spec import print_scalar
@@ -36,8 +36,7 @@ def pages() -> dict[str, str]:
 
 def reference() -> str:
     parts = ["# Reference", MADE, "## Commands"]
-    for command in app.registered_commands:
-        name = command.name or getattr(command.callback, "__name__", "")
+    for name in command_names():
         parts += [f"### mecheval {name}", f"```text\n{help_text(name)}\n```"]
     for title, registry in (("Tasks", tasks), ("Architectures", architectures), ("Mixers", mixers)):
         parts += [f"## {title}", *entries(registry)]
@@ -46,7 +45,7 @@ def reference() -> str:
 
 
 def site_page() -> str:
-    parts = ["# Sites", f"{MADE} `mecheval list sites MODEL` prints the same for a model of yours."]
+    parts = ["# Sites", f"{MADE} `mecheval show sites MODEL` prints the same for a model of yours."]
     parts += [
         "A site is a named tensor in the forward pass that can be read or changed: [Models](models.md#sites) says how."
     ]
@@ -112,7 +111,7 @@ def help_text(command: str) -> str:
     os.environ["COLUMNS"] = "100"  # the help is folded to the terminal
     output = io.StringIO()
     with contextlib.redirect_stdout(output):
-        main([command, "--help"])
+        main([*command.split(), "--help"])
     return output.getvalue().strip()
 
 

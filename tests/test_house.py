@@ -13,7 +13,7 @@ import pytest
 import torch
 from jaxtyping import TypeCheckError
 
-from mecheval.cli import app
+from mecheval.cli import command_names
 from mecheval.core.options import options_of
 from mecheval.core.registry import summary_of
 from mecheval.models.registries import architectures, mixers
@@ -25,7 +25,7 @@ PACKAGE = ROOT / "mecheval"
 ROOMS = ["core", "tasks", "models", "training", "metrics", "interventions", "runs", "results", "sweeps", "report"]
 ROOMS += ["cards", "paper", "terminal", "cli"]
 FILES = {"plugins": "models", "__main__": "cli"}  # what a file of the root may import: as much as this room
-COMMANDS = [command.name or command.callback.__name__ for command in app.registered_commands]
+COMMANDS = command_names()
 ENTRIES = [registry.describe(name) for registry in (tasks, architectures, mixers) for name in registry.names()]
 
 
@@ -88,7 +88,6 @@ WITH_TORCH += [
     "mecheval.interventions.grid_eval",
 ]
 WITH_TORCH += ["mecheval.interventions.trace", "mecheval.metrics.readout", "mecheval.runs.session"]
-WITH_TORCH += ["mecheval.cards.measure"]
 LIGHT = ("apart", "documents", "floors", "generators", "line", "measure", "show", "size", "startup", "suite")
 WITH_TORCH += [name for name in modules() if name.startswith("benchmarks.") and not name.endswith(LIGHT)]
 

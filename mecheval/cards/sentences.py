@@ -67,9 +67,9 @@ def _convolution(site: str, shares: Mapping[str, float]) -> str:
 
 def _holders(shares: Mapping[str, float]) -> str:
     ordered = sorted(shares.items(), key=lambda item: -item[1])
-    texts = [f"the {_word(role)} ({_percent(share)})" for role, share in ordered]
-    holders = [text for text, (_, share) in zip(texts, ordered, strict=True) if share >= HOLDS]
-    return " and ".join(holders) or f"no single token (most by {texts[0]})"
+    holders = [f"the {_word(role)} ({_percent(x)})" for role, x in ordered if x >= HOLDS]
+    role, most = ordered[0]
+    return " and ".join(holders) or f"no single token (most by the {_word(role)}, {_percent(most)})"
 
 
 def _by_site(cells: Sequence[Row]) -> dict[str, dict[str, float]]:

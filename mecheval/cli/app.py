@@ -48,7 +48,8 @@ class OrderedGroup(TyperGroup):
             command.help = command.help or command.short_help
 
 
-app = typer.Typer(cls=OrderedGroup, rich_markup_mode=None, pretty_exceptions_enable=False)
+app = typer.Typer(cls=OrderedGroup, add_completion=False, rich_markup_mode=None)
+app.pretty_exceptions_enable = False
 
 Json = Annotated[bool, typer.Option("--json", help="print JSON for programs")]
 _PLUGIN = "Python file to import first; it may register tasks, mixers, models, recipes, …"
