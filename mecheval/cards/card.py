@@ -174,7 +174,7 @@ def _assemble(mixer: Subject, scale: Scale, sweeps: Sequence[CardSweep], folder:
         "d_model": model.d_model,
         "layers": model.layers,
         "baselines": order[1:],
-        "in_this_process": mixer.in_process,
+        "in_this_process": bool(mixer.checksums),
         "choice": CHOICE,
         "summary": [sentences.summary(line) for line in subject_lines],
         "lines": [{**asdict(line), "solved": line.solved} for line in lines],

@@ -1,9 +1,9 @@
 """The caveats of a card: reasons, in its own numbers, not to trust it."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from mecheval.cards.facts import Line
+from mecheval.cards.facts import Estimate, Line
 from mecheval.interventions.verdict import MIXED
 from mecheval.report import labels
 from mecheval.report.study import Study
@@ -25,9 +25,10 @@ def caveats(
 ) -> list[str]:
     """Return every caveat: on the subject's lines, the baselines, the mixer and the scale."""
     texts = []
-    for caveat in LINE_CAVEATS:
-        for line in lines:
-            texts += [f"{labels.task(line.task)}{text}" for text in caveat(line)]
+    for line in lines:
+        reasons = [*_verdict_caveats(line), *_run_caveats(line)]
+        reasons += _accuracy_caveats(line, line.accuracy) if line.accuracy else []
+        texts += [f"{labels.task(line.task)}{text}" for text in reasons]
     for line in baselines:
         if not line.solved:
             name = f"{labels.task(line.task)}: {line.shown}"
@@ -40,26 +41,14 @@ def caveats(
     return [*texts, _scale(study)]
 
 
-def _no_mechanism(line: Line) -> Iterator[str]:
+def _verdict_caveats(line: Line) -> Iterator[str]:
     if not line.solved:
         reason = f"not measured ({line.state})"
         if line.accuracy:
             reason = "not solved" if line.mechanism else "without a verdict (it needs more sites)"
         yield f" is {reason}: nothing can be said about how it is recalled."
-
-
-def _partly_solved(line: Line) -> Iterator[str]:
-    if line.solved and line.accuracy and line.accuracy.value < ACCURATE:
-        accuracy = f"{line.accuracy.value:.0%} of the answers are right"
-        yield f": {accuracy}; the verdict is about what it has learned."
-
-
-def _mixed(line: Line) -> Iterator[str]:
     if line.mechanism == MIXED:
         yield ": the verdict is mixed; the heat map says more than the word."
-
-
-def _seeds(line: Line) -> Iterator[str]:
     if line.agree < line.judged:
         yield f": seeds disagree, {line.agree} of {line.judged} say {line.mechanism}."
     if 0 < line.judged < SEEDS:
@@ -69,25 +58,25 @@ def _seeds(line: Line) -> Iterator[str]:
         yield f": only {line.confidence:.0%} of the resampled documents give this verdict."
 
 
-def _unfinished(line: Line) -> Iterator[str]:
+def _accuracy_caveats(line: Line, accuracy: Estimate) -> Iterator[str]:
+    if line.solved and accuracy.value < ACCURATE:
+        share = f"{accuracy.value:.0%} of the answers are right"
+        yield f": {share}; the verdict is about what it has learned."
+    if accuracy.high - accuracy.low > WIDE:
+        ends = f"{accuracy.low:.0%} to {accuracy.high:.0%}"
+        yield f": the accuracy is only known to be {ends}; more seeds would help."
+    rates = [rate["rate"] for rate in line.rates]
+    if len(rates) > 1 and accuracy.value < PERFECT and line.rate in (min(rates), max(rates)):
+        ends = f"{min(rates):g} to {max(rates):g}"
+        yield f": the best rate, {line.rate:g}, is at the edge of those tried ({ends})."
+
+
+def _run_caveats(line: Line) -> Iterator[str]:
     lost = [f"{n} {name}" for name, n in line.outcomes.items() if n and name != "done"]
     if lost:
         yield f": of {sum(line.outcomes.values())} runs, {', '.join(lost)}."
-
-
-def _wide_interval(line: Line) -> Iterator[str]:
-    if line.accuracy and line.accuracy.high - line.accuracy.low > WIDE:
-        ends = f"{line.accuracy.low:.0%} to {line.accuracy.high:.0%}"
-        yield f": the accuracy is only known to be {ends}; more seeds would help."
-
-
-def _rates(line: Line) -> Iterator[str]:
-    rates = [rate["rate"] for rate in line.rates]
-    if line.rate is not None and len(rates) == 1:
+    if line.rate is not None and len(line.rates) == 1:
         yield f": only one rate was tried, {line.rate:g}."
-    elif line.accuracy and line.accuracy.value < PERFECT and line.rate in (min(rates), max(rates)):
-        ends = f"{min(rates):g} to {max(rates):g}"
-        yield f": the best rate, {line.rate:g}, is at the edge of those tried ({ends})."
 
 
 def _sizes(costs: Sequence[Mapping[str, Any]]) -> Iterator[str]:
@@ -108,14 +97,3 @@ def _scale(study: Study) -> str:
         f"One scale: {size}, documents of at most {longest} tokens."
         " A wider or deeper model, or longer documents, may give another mechanism."
     )
-
-
-LINE_CAVEATS: tuple[Callable[[Line], Iterator[str]], ...] = (
-    _no_mechanism,
-    _partly_solved,
-    _mixed,
-    _seeds,
-    _unfinished,
-    _wide_interval,
-    _rates,
-)

@@ -4,8 +4,9 @@ A card trains the subject and two baselines on both tasks, at the largest width 
 subject's runs are in a folder of their own, the baselines' in one that all cards share.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from mecheval.cards.subject import Subject
@@ -58,23 +59,6 @@ class CardSweep:
     agenda: Agenda
     checksums: Mapping[str, str]
 
-    @classmethod
-    def plan(
-        cls,
-        subject: Subject | None,
-        names: Sequence[str],
-        scale: Scale,
-        out: Path,
-        workers: int,
-    ) -> "CardSweep":
-        """Plan the runs of the named architectures; `subject=None`: the shared baselines."""
-        plugins, checksums = (subject.plugins, subject.checksums) if subject else ((), {})
-        options = SweepOptions(workers=workers, plugins=plugins)
-        agenda = Agenda(experiments(scale, names), out, RECIPE, scale.name, options)
-        sweep = cls(agenda, checksums)
-        sweep.states()  # refuses runs of other versions before anything starts
-        return sweep
-
     def states(self) -> list[State]:
         with apart(self.checksums):
             return self.agenda.states()
@@ -91,12 +75,18 @@ class CardSweep:
 
 def plan_sweeps(subject: Subject, scale: Scale, out: Path, workers: int) -> list[CardSweep]:
     """Plan both sweeps, the subject's first; a baseline has only the shared one."""
-    folder = out / f"card-baselines-{scale.name}"
-    shared = CardSweep.plan(None, BASELINES, scale, folder, workers)
+
+    def plan(names: Sequence[str], folder: Path, runner: Subject) -> CardSweep:
+        options = SweepOptions(workers=workers, plugins=runner.plugins)
+        agenda = Agenda(experiments(scale, names), folder, RECIPE, scale.name, options)
+        sweep = CardSweep(agenda, runner.checksums)
+        sweep.states()  # refuses runs of other versions before anything starts
+        return sweep
+
+    shared = plan(BASELINES, out / f"card-baselines-{scale.name}", Subject("baselines"))
     if subject.architecture in BASELINES:
         return [shared]
-    folder = card_folder(subject, scale, out)
-    return [CardSweep.plan(subject, [subject.architecture], scale, folder, workers), shared]
+    return [plan([subject.architecture], card_folder(subject, scale, out), subject), shared]
 
 
 def card_folder(subject: Subject, scale: Scale, out: Path) -> Path:
@@ -106,17 +96,13 @@ def card_folder(subject: Subject, scale: Scale, out: Path) -> Path:
 
 def run_sweeps(sweeps: Sequence[CardSweep], watch: Watch) -> None:
     """Run one sweep after the other; `watch` always gets the states of both."""
-    states = [sweep.states() for sweep in sweeps]
+    for sweep in sweeps:
+        others = [state for other in sweeps if other is not sweep for state in other.states()]
+        sweep.run(partial(_watch_both, watch, others))
 
-    def update(place: int) -> Callable[[Sequence[State]], None]:
-        def update_place(now: Sequence[State]) -> None:
-            states[place] = list(now)
-            watch([state for part in states for state in part])
 
-        return update_place
-
-    for place, sweep in enumerate(sweeps):
-        states[place] = sweep.run(update(place))
+def _watch_both(watch: Watch, others: Sequence[State], states: Sequence[State]) -> None:
+    watch([*states, *others])
 
 
 def unfinished_runs(sweeps: Sequence[CardSweep]) -> list[State]:

@@ -45,11 +45,6 @@ class Subject:
         return cls(_shortest(name), tuple(plugins), {name: _checksum(subject)})
 
     @property
-    def in_process(self) -> bool:
-        """Tell whether only this process can train it."""
-        return bool(self.checksums)
-
-    @property
     def folder(self) -> str:
         """Return the name of its folder, which differs for other options and for changed code."""
         name = Spec.parse(self.architecture).name

@@ -60,13 +60,11 @@ def _verdict_table(result: "Card") -> Any:
     from rich.text import Text
 
     from mecheval.report import labels
-    from mecheval.terminal.tables import verdict_table, with_interval
+    from mecheval.terminal.tables import verdict_table, whole_percent
 
     rows = []
     for line in result.facts["lines"]:
-        accuracy = line["state"]
-        if line["accuracy"]:
-            accuracy = with_interval("accuracy", line["accuracy"], digits=0)
+        accuracy = whole_percent(line["accuracy"]) if line["accuracy"] else line["state"]
         seeds = f" ({line['agree']} of {line['judged']} seeds)" if line["judged"] else ""
         mechanism = Text.assemble((line["mechanism"] or "–", "bold"), seeds)
         rows.append((labels.task(line["task"]), line["shown"], accuracy, mechanism))

@@ -75,9 +75,7 @@ def _conclude(folder: Path) -> None:
     study = Study.read(folder)
     rows = []
     for line in verdicts(study).to_dict("records"):
-        accuracy = "–"
-        if line["state"] == "measured":
-            accuracy = terminal.with_interval("accuracy", line, digits=0)
+        accuracy = terminal.whole_percent(line) if line["state"] == "measured" else "–"
         mechanism = Text.assemble((line["mechanism"], "bold"), ": ", line["meaning"])
         rows.append((line["shown"], accuracy, mechanism))
     console = terminal.console()

@@ -19,10 +19,9 @@ def list_(
     plugin: Plugins = None,
     as_json: Json = False,
 ) -> None:
-    """List what can be named: tasks, architectures, mixers, models or recipes.
+    """List everything of a kind, with its summary and its options.
 
-    Each is printed with its summary and, if it has any, its options: name, default, allowed
-    values and meaning. 'mecheval show sites MODEL' lists the sites of a model.
+    'mecheval show sites MODEL' lists the sites of a model.
     """
     from mecheval.core.options import did_you_mean
 

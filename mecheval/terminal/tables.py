@@ -171,10 +171,15 @@ def verdict(fields: Row) -> Text:
     return Text.assemble("verdict: ", (fields["mechanism"], "bold"), words)
 
 
-def with_interval(metric: str, row: Row, digits: int = 1) -> str:
+def with_interval(metric: str, row: Row) -> str:
     """Format a value with its interval: 97.2% [95.1%, 98.8%], or 0.134 [0.120, 0.148]."""
-    style = ".3f" if metric in NUMBERS else f".{digits}%"
+    style = ".3f" if metric in NUMBERS else ".1%"
     return f"{row['value']:{style}} [{row['low']:{style}}, {row['high']:{style}}]"
+
+
+def whole_percent(row: Row) -> str:
+    """Format a fraction with its interval in whole per cent: 97% [95%, 99%]."""
+    return "{value:.0%} [{low:.0%}, {high:.0%}]".format(**row)
 
 
 def _fit(cells: Mapping[str, Sequence[str]], width: int, hint: str) -> Group:
