@@ -40,7 +40,7 @@ def experiments(scale: Scale, architectures: Sequence[str]) -> list[Experiment]:
 
 
 def baselines(architecture: str) -> list[str]:
-    """Return the baselines of an architecture; it is not its own."""
+    """Return the baselines that an architecture is compared with; it is not its own."""
     shortest = ModelConfig(architecture=architecture).architecture
     return [name for name in BASELINES if name != shortest]
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 FILE = "examined.json"
 WARM, ROUNDS = 3, 25  # training steps before the timing starts, and timed
 Row = Mapping[str, Any]
+Runs = Mapping[str, Path]  # the folder of a run by task
 
 
 @dataclass(frozen=True)
@@ -39,11 +40,7 @@ class Measured:
     steps: list[Row]
 
 
-def load_or_measure(
-    best: Mapping[str, Path],
-    experiments: Sequence[Experiment],
-    folder: Path,
-) -> Measured:
+def load_or_measure(best: Runs, experiments: Sequence[Experiment], folder: Path) -> Measured:
     """Return what is kept in the folder if it belongs to these runs; otherwise measure and keep it.
 
     `best` is the best run of each task; `experiments` has one of each architecture, the subject's
@@ -62,7 +59,7 @@ def load_or_measure(
     return measured
 
 
-def measure(best: Mapping[str, Path], experiments: Sequence[Experiment]) -> Measured:
+def measure(best: Runs, experiments: Sequence[Experiment]) -> Measured:
     from mecheval.runs.run import prepared
     from mecheval.runs.trained import trained
 

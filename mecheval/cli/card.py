@@ -36,11 +36,13 @@ def card(
     options = SweepOptions() if workers is None else SweepOptions(workers=workers)
     files = [str(path) for path in plugin or []]
     from mecheval.cards.card import card as make_card
+    from mecheval.cards.card import prepare
     from mecheval.terminal import tables as terminal
     from mecheval.terminal.sweep_view import board
 
     if dry_run:
-        _print_estimate(subject, scale, out, options.workers, files, as_json)
+        plan = prepare(subject, scale, out, options.workers, files)
+        _print_estimate(plan, out, options.workers, as_json)
         return
     with board(options.workers) as watch:
         result = make_card(subject, scale, out, options.workers, files, watch)
@@ -71,21 +73,13 @@ def _verdict_table(result: "Card") -> Any:
     return verdict_table(["task", "architecture"], rows)
 
 
-def _print_estimate(
-    subject: str,
-    scale: str,
-    out: Path,
-    workers: int,
-    files: list[str],
-    as_json: bool,
-) -> None:
-    from mecheval.cards.card import prepare
+def _print_estimate(plan: Any, out: Path, workers: int, as_json: bool) -> None:
     from mecheval.cards.experiments import card_folder, unfinished_runs
     from mecheval.sweeps.estimate import estimate
     from mecheval.terminal import tables as terminal
     from mecheval.terminal.sweep_view import estimate_table
 
-    mixer, size, sweeps = prepare(subject, scale, out, workers, files)
+    mixer, size, sweeps = plan
     folder, waiting = card_folder(mixer, size, out), unfinished_runs(sweeps)
     total = sum(len(sweep.agenda.experiments) for sweep in sweeps)
     with terminal.working("timing a few steps of every kind"):

@@ -50,7 +50,7 @@ def title(name: str, *facts: str) -> Text:
 
 
 def entry_list(kind: str, entries: Sequence[Entry]) -> Group:
-    """Print names and summaries; a preset does not repeat the options of what it presets."""
+    """Return names and summaries; a preset does not repeat the options of what it presets."""
     parts: list[RenderableType] = []
     for entry in entries:
         parts.append(Text.assemble((entry.name, "bold"), "  ", entry.summary))
@@ -62,7 +62,7 @@ def entry_list(kind: str, entries: Sequence[Entry]) -> Group:
 
 
 def dataset_table(facts: Honesty) -> Group:
-    """Print lengths, distances, repeats and surviving answers, a column for each split."""
+    """Return lengths, distances, repeats and surviving answers, a column for each split."""
     table = Table(box=None, pad_edge=False)
     for split in ("", *(split.split for split in facts.splits)):
         table.add_column(split, justify="right" if split else "left")
@@ -105,7 +105,7 @@ def cost_table(facts: "ModelFacts") -> Table:
 
 
 def run_summary(experiment: Row, summary: Row) -> Group:
-    """Print status, scores with their intervals, and verdict of one run."""
+    """Return status, scores with their intervals, and verdict of one run."""
     table = Table(box=None, pad_edge=False, show_header=False)
     metrics = summary["metrics"]
     scores = {name: (name, metrics[name]) for name in ("accuracy", "likelihood", "loss") if metrics}
@@ -127,7 +127,7 @@ def run_summary(experiment: Row, summary: Row) -> Group:
 
 
 def run_table(runs: Sequence[Row], rows: Sequence[Row], width: int) -> Group:
-    """Print one line for each run, with its accuracy on test if it has one."""
+    """Return one line for each run, with its accuracy on test if it has one."""
     scores = {}
     for row in rows:
         behaviour = row["metric"] == "accuracy" and row.get("corrupted") is None
@@ -152,7 +152,7 @@ def frame(table: "DataFrame", width: int) -> Group:
 
 
 def verdict_table(names: Sequence[str], lines: Sequence[Sequence[str | Text]]) -> Table:
-    """Print verdicts: the named columns, then the accuracy and the mechanism of each line."""
+    """Return a table of verdicts: the named columns, then the accuracy and the mechanism of each line."""
     table = Table(box=None, pad_edge=False)
     for name in names:
         table.add_column(name, overflow="fold")
@@ -183,7 +183,7 @@ def whole_percent(row: Row) -> str:
 
 
 def _fit(cells: Mapping[str, Sequence[str]], width: int, hint: str) -> Group:
-    """Print constant columns once above the table; drop columns from the middle until it fits."""
+    """Return a table that fits: constant columns are said once, middle ones are dropped."""
     constant, widths = {}, {}
     for name, column in cells.items():
         if len(column) > 1 and len(set(column)) == 1:
