@@ -152,7 +152,7 @@ def frame(table: "DataFrame", width: int) -> Group:
 
 
 def verdict_table(names: Sequence[str], lines: Sequence[Sequence[str | Text]]) -> Table:
-    """Return a table of verdicts: the named columns, then the accuracy and the mechanism of each line."""
+    """Return a table of verdicts: the named columns, accuracy and mechanism of each line."""
     table = Table(box=None, pad_edge=False)
     for name in names:
         table.add_column(name, overflow="fold")
