@@ -11,12 +11,10 @@ from mecheval.cards import experiments
 from mecheval.cards.experiments import CardSweep
 from mecheval.cards.subject import Subject
 from mecheval.core.spec import Spec
-from mecheval.paper.recipes import scale_named
 from mecheval.runs.experiment import Experiment
 from mecheval.runs.files import Damaged, read_json, write, write_json
-from mecheval.sweeps.agenda import cores
-from mecheval.sweeps.recipe import Scale
-from mecheval.sweeps.sweep import Watch
+from mecheval.sweeps.recipe import Scale, get_scale
+from mecheval.sweeps.sweep import Watch, cores
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -113,7 +111,7 @@ def card(
     The subject is a class, `file.py:Class`, or the name of a mixer or an architecture, with
     options. Its runs and those of the baselines are kept below `out`: a finished run is not trained
     again. They are trained by `workers` processes; a class that is in no file, for example one
-    defined in a notebook, is trained in this process. `watch` is called with the states of all runs
+    defined in a notebook, is trained in this process. `watch` is called with all runs
     while they are trained.
     """
     mixer, size, sweeps = prepare(subject, scale, out, workers, plugins)
@@ -134,12 +132,12 @@ def prepare(
 
     A subject whose runs are all finished was validated before.
     """
-    size = scale_named(scale) if isinstance(scale, str) else scale
+    size = get_scale(scale) if isinstance(scale, str) else scale
     mixer = Subject.of(subject, plugins)
     count = cores() if workers is None else workers
     sweeps = experiments.plan_sweeps(mixer, size, Path(out), count)
     if experiments.unfinished_runs(sweeps):
-        mixer.check(sweeps[0].agenda.experiments[0])
+        mixer.check(sweeps[0].sweep.experiments[0])
     return mixer, size, sweeps
 
 
@@ -153,7 +151,7 @@ def _assemble(mixer: Subject, scale: Scale, sweeps: Sequence[CardSweep], folder:
 
     name = mixer.architecture
     order = [name, *experiments.baselines(name)]
-    study = Study.joined([Study.read(sweep.agenda.folder) for sweep in sweeps])
+    study = Study.joined([Study.read(sweep.sweep.folder) for sweep in sweeps])
     folder.mkdir(exist_ok=True)
     best = facts.best_runs(study, name)
     measured = load_or_measure(best, _one_of_each(sweeps, order), folder)
@@ -166,7 +164,7 @@ def _assemble(mixer: Subject, scale: Scale, sweeps: Sequence[CardSweep], folder:
         if cell["task"] in solved:
             cells[cell["task"]].append(cell)
     steps = facts.emergence_steps(study, name)
-    model = sweeps[0].agenda.experiments[0].model
+    model = sweeps[0].sweep.experiments[0].model
     content = {
         "architecture": name,
         "shown": labels.architecture(name),
@@ -192,7 +190,7 @@ def _assemble(mixer: Subject, scale: Scale, sweeps: Sequence[CardSweep], folder:
 
 def _one_of_each(sweeps: Sequence[CardSweep], order: Sequence[str]) -> list[Experiment]:
     """Return the first experiment of each architecture: all are on the same task."""
-    planned = [experiment for sweep in sweeps for experiment in sweep.agenda.experiments]
+    planned = [experiment for sweep in sweeps for experiment in sweep.sweep.experiments]
     first = {experiment.model.architecture: experiment for experiment in reversed(planned)}
     return [first[name] for name in order]
 

@@ -11,13 +11,11 @@ from pathlib import Path
 
 from mecheval.cards.subject import Subject
 from mecheval.models.config import ModelConfig
-from mecheval.plugins import apart
+from mecheval.plugins import isolated_plugins
 from mecheval.runs.experiment import Experiment
-from mecheval.sweeps.agenda import Agenda, SweepOptions
-from mecheval.sweeps.job import Job, Outcome
+from mecheval.sweeps.planned import Outcome, PlannedRun
 from mecheval.sweeps.recipe import Scale
-from mecheval.sweeps.state import State
-from mecheval.sweeps.sweep import OPEN, Crew, Watch, carry_out
+from mecheval.sweeps.sweep import OPEN, Executor, Sweep, SweepOptions, Watch
 from mecheval.sweeps.worker import work
 
 RECIPE = "card"
@@ -56,21 +54,21 @@ def _with_grids(experiment: Experiment) -> Experiment:
 class CardSweep:
     """One of the two sweeps of a card; `checksums` are those of a subject without a file."""
 
-    agenda: Agenda
+    sweep: Sweep
     checksums: Mapping[str, str]
 
-    def states(self) -> list[State]:
-        with apart(self.checksums):
-            return self.agenda.states()
+    def runs(self) -> list[PlannedRun]:
+        with isolated_plugins(self.checksums):
+            return self.sweep.runs()
 
-    def run(self, watch: Watch) -> list[State]:
-        with apart(self.checksums):
-            return carry_out(self.agenda, self._crew, watch=watch)
+    def execute(self, watch: Watch) -> list[PlannedRun]:
+        with isolated_plugins(self.checksums):
+            return self.sweep.execute(self._executor, watch=watch)
 
-    def _crew(self) -> Crew:
+    def _executor(self) -> Executor:
         from mecheval.sweeps.local import Local
 
-        return InProcess() if self.checksums else Local(self.agenda.options.workers)
+        return InProcess() if self.checksums else Local(self.sweep.options.workers)
 
 
 def plan_sweeps(subject: Subject, scale: Scale, out: Path, workers: int) -> list[CardSweep]:
@@ -78,9 +76,9 @@ def plan_sweeps(subject: Subject, scale: Scale, out: Path, workers: int) -> list
 
     def plan(names: Sequence[str], folder: Path, runner: Subject) -> CardSweep:
         options = SweepOptions(workers=workers, plugins=runner.plugins)
-        agenda = Agenda(experiments(scale, names), folder, RECIPE, scale.name, options)
-        sweep = CardSweep(agenda, runner.checksums)
-        sweep.states()  # refuses runs of other versions before anything starts
+        inner = Sweep(experiments(scale, names), folder, RECIPE, scale.name, options)
+        sweep = CardSweep(inner, runner.checksums)
+        sweep.runs()  # refuses runs of other versions before anything starts
         return sweep
 
     shared = plan(BASELINES, out / f"card-baselines-{scale.name}", Subject("baselines"))
@@ -95,38 +93,38 @@ def card_folder(subject: Subject, scale: Scale, out: Path) -> Path:
 
 
 def run_sweeps(sweeps: Sequence[CardSweep], watch: Watch) -> None:
-    """Run one sweep after the other; `watch` always gets the states of both."""
+    """Run one sweep after the other; `watch` always gets the runs of both."""
     for sweep in sweeps:
-        others = [state for other in sweeps if other is not sweep for state in other.states()]
-        sweep.run(partial(_watch_both, watch, others))
+        others = [run for other in sweeps if other is not sweep for run in other.runs()]
+        sweep.execute(partial(_watch_both, watch, others))
 
 
-def _watch_both(watch: Watch, others: Sequence[State], states: Sequence[State]) -> None:
-    watch([*states, *others])
+def _watch_both(watch: Watch, others: Sequence[PlannedRun], runs: Sequence[PlannedRun]) -> None:
+    watch([*runs, *others])
 
 
-def unfinished_runs(sweeps: Sequence[CardSweep]) -> list[State]:
-    """Return the states of the runs that are still to be trained."""
-    return [state for sweep in sweeps for state in sweep.states() if state.status in OPEN]
+def unfinished_runs(sweeps: Sequence[CardSweep]) -> list[PlannedRun]:
+    """Return the runs that are still to be trained."""
+    return [run for sweep in sweeps for run in sweep.runs() if run.status in OPEN]
 
 
 class InProcess:
-    """A crew of one, this process, for a class that no other process can import."""
+    """Executes runs one by one in this process, for a class that no other process can import."""
 
     def __init__(self) -> None:
-        self._ended: list[tuple[Job, Outcome]] = []
+        self._ended: list[tuple[PlannedRun, Outcome]] = []
 
     @property
     def free(self) -> int:
         return 1 - len(self._ended)
 
-    def start(self, job: Job) -> None:
-        outcome = work(job)
+    def start(self, run: PlannedRun) -> None:
+        outcome = work(run)
         if outcome.status == "stopped":
             raise KeyboardInterrupt(outcome.reason)
-        self._ended.append((job, outcome))
+        self._ended.append((run, outcome))
 
-    def ended(self) -> Iterator[tuple[Job, Outcome]]:
+    def ended(self) -> Iterator[tuple[PlannedRun, Outcome]]:
         while self._ended:
             yield self._ended.pop()
 

@@ -1,6 +1,5 @@
 """The records of a card, read from its runs: how each architecture did on each task."""
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,7 +12,7 @@ from mecheval.interventions.verdict import UNSOLVED
 from mecheval.report import labels
 from mecheval.report.facts import unfinished as unfinished_runs
 from mecheval.report.study import CELL, OUTCOMES, Study
-from mecheval.report.tables import at_chosen, behaviour, chosen, read
+from mecheval.report.tables import at_chosen, behaviour, chosen, json_value, read
 from mecheval.report.verdicts import verdicts
 
 Row = Mapping[str, Any]
@@ -128,22 +127,22 @@ def unfinished(study: Study) -> list[dict[str, Any]]:
     """Return every run that is not done, with its reason."""
     names = ["task", "model.architecture", "train.lr", "seed"]
     names += ["status", "outcome", "reason", "steps"]
-    return [{name: _finite(run[name]) for name in names} for run in unfinished_runs(study)]
+    return [{name: json_value(run[name]) for name in names} for run in unfinished_runs(study)]
 
 
 def _line(row: Row, likelihood: Row, rates: Sequence[Row]) -> Line:
-    layer = _finite(row["layer"])
+    layer = json_value(row["layer"])
     same = ("task", "state", "mechanism", "meaning", "agree", "judged")
     return Line(
-        **{name: _finite(row[name]) for name in same},
+        **{name: json_value(row[name]) for name in same},
         architecture=row["model.architecture"],
         shown=labels.architecture(row["model.architecture"]),
         accuracy=_estimate(row),
         likelihood=_estimate(likelihood),
-        confidence=_finite(row["confidence"]),
+        confidence=json_value(row["confidence"]),
         layer=None if layer is None else int(layer),
         role=row["role"] if isinstance(row["role"], str) else None,
-        rate=_finite(row["train.lr"]),
+        rate=json_value(row["train.lr"]),
         rates=tuple(rates),
         outcomes={name: int(row[name]) for name in OUTCOMES},
     )
@@ -161,7 +160,7 @@ def _rates(study: Study) -> dict[tuple[Any, ...], list[Row]]:
     best = {_cell(row): row["train.lr"] for row in chosen(study).to_dict("records")}
     rates: dict[tuple[Any, ...], list[Row]] = {}
     for row in read(study, [behaviour(split="dev")], every_rate=True).to_dict("records"):
-        rate = {"rate": float(row["train.lr"]), "dev_accuracy": _finite(row["value"])}
+        rate = {"rate": float(row["train.lr"]), "dev_accuracy": json_value(row["value"])}
         rate |= {"state": row["state"], "chosen": best.get(_cell(row)) == row["train.lr"]}
         rates.setdefault(_cell(row), []).append(rate)
     return rates
@@ -169,9 +168,3 @@ def _rates(study: Study) -> dict[tuple[Any, ...], list[Row]]:
 
 def _cell(row: Row) -> tuple[Any, ...]:
     return tuple(row[name] for name in CELL)
-
-
-def _finite(value: Any) -> Any:
-    """Return a plain Python value, None for a number that is not finite: JSON has no NaN."""
-    value = value.item() if hasattr(value, "item") else value
-    return None if isinstance(value, float) and not math.isfinite(value) else value

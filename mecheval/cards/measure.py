@@ -15,6 +15,7 @@ import numpy as np
 
 from mecheval.runs.experiment import Experiment, Settings
 from mecheval.runs.files import Damaged, read_json, write_json
+from mecheval.runs.finished import Run
 
 if TYPE_CHECKING:
     from mecheval.models.build import Model
@@ -60,27 +61,28 @@ def load_or_measure(best: Runs, experiments: Sequence[Experiment], folder: Path)
 
 
 def measure(best: Runs, experiments: Sequence[Experiment]) -> Measured:
-    from mecheval.runs.run import prepared
-    from mecheval.runs.trained import trained
+    from mecheval.runs.fit import prepared
 
     cells: list[Row] = []
     looks: list[Row] = []
     with prepared(Settings()):
         for task, folder in best.items():
-            model, experiment, _ = trained(folder)
-            cells += _restored_shares(task, model, experiment)
-            looks += _mixing_shares(task, model, experiment)
+            run = Run(folder)
+            model = run.load_model()
+            cells += _restored_shares(task, model, run.experiment)
+            looks += _mixing_shares(task, model, run.experiment)
         costs = [_cost(experiment) for experiment in experiments]
         return Measured(cells, looks, costs, _step_times(experiments))
 
 
 def _restored_shares(task: str, model: "Model", experiment: Experiment) -> Iterator[Row]:
     """Yield a record for each cell of the grid over all sites; none if the task is not learned."""
-    from mecheval.interventions.grid_eval import judgement
+    from mecheval.interventions.grid import GridOptions
+    from mecheval.interventions.grid_eval import evaluate_grid
 
-    steps, documents = experiment.train.total, experiment.eval.grid_documents
-    rows, _ = judgement(model, experiment.task, "all", documents, experiment.seed, steps)
-    for row in rows:
+    options = GridOptions(site="all", documents=experiment.eval.grid_documents)
+    result = evaluate_grid(model, experiment.task, options, seed=experiment.seed)
+    for row in result.rows(experiment.train.total):
         if row.metric == "share" and row.condition == "restored":
             names = ("site", "layer", "role", "value", "low", "high", "n")
             yield {"task": task, **{name: getattr(row, name) for name in names}}
@@ -88,15 +90,14 @@ def _restored_shares(task: str, model: "Model", experiment: Experiment) -> Itera
 
 def _mixing_shares(task: str, model: "Model", experiment: Experiment) -> Iterator[Row]:
     """Yield a record for each layer and pair of roles; none without a mixer's `mixing`."""
-    from mecheval.interventions.mixing_rows import rows as mixing_rows
-    from mecheval.interventions.token_mixing import looks
+    from mecheval.interventions.token_mixing import token_mixing
     from mecheval.models.build import resumes
 
     if not resumes(model) or not any(hasattr(block.mixer, "mixing") for block in model.blocks):
         return
     documents, seed = experiment.eval.grid_documents, experiment.seed
     heads: dict[tuple[int, str, str], list[Any]] = {}
-    for row in mixing_rows(looks(model, experiment.task, documents=documents, seed=seed)):
+    for row in token_mixing(model, experiment.task, documents=documents, seed=seed).rows():
         heads.setdefault((row.layer, row.from_role, row.to_role), []).append(row)
     for (layer, from_role, to_role), rows in heads.items():
         strongest = max(rows, key=lambda row: row.share)

@@ -11,13 +11,13 @@ from markupsafe import Markup
 from pandas import DataFrame
 
 from mecheval.cards.facts import on_task, watched
-from mecheval.paper.beyond import emergence, training
 from mecheval.report import labels
 from mecheval.report.facts import provenance
 from mecheval.report.figure import Sheet
-from mecheval.report.page import percent, rendered, shown
+from mecheval.report.page import FILTERS, embed, render
 from mecheval.report.parts.heat import Heat
 from mecheval.report.study import Study
+from mecheval.report.training_figures import emergence, training
 from mecheval.report.verdict_figure import demo
 
 TEMPLATES = Path(__file__).with_name("templates")
@@ -36,8 +36,8 @@ def html(study: Study, facts: Mapping[str, Any]) -> str:
     part = watched(study)
     sheets["emergence"] = emergence(part) if len(part.curves) else None
     sheets |= {f"training {task}": _training(study, task) for task in study.field("task")}
-    figures = {name: shown(sheet) for name, sheet in sheets.items() if sheet}
-    return rendered(
+    figures = {name: embed(sheet) for name, sheet in sheets.items() if sheet}
+    return render(
         "card.html",
         TEMPLATES,
         title=f"{facts['shown']} · mechanism card",
@@ -60,7 +60,7 @@ def markdown(facts: Mapping[str, Any]) -> str:
         lstrip_blocks=True,
         finalize=_escape,
     )
-    environment.filters |= {"percent": percent, "task": labels.task}
+    environment.filters |= FILTERS
     template = environment.get_template("card.md")
     heat = {task: _heat_rows(facts["cells"], task) for task in facts["where"]}
     return template.render(card=facts, roles=ROLES, heat=heat, architecture=labels.architecture)

@@ -23,7 +23,7 @@ def summary(line: Line) -> str:
         return f"{accuracy}; no interventions were measured."
     if not line.solved:
         return f"{accuracy}: the task is not solved, so there is no mechanism to name."
-    seeds = f"{line.agree} of {line.judged} seeds, {line.confidence or 0:.0%} of resamples"
+    seeds = labels.seed_count(line.agree, line.judged)
     return f"{accuracy}, by {line.mechanism} ({seeds}): it {line.meaning}."
 
 

@@ -11,7 +11,14 @@ from mecheval.core.errors import CheckFailed, InvalidInput
 from mecheval.core.spec import Spec, canonical_json, digest
 from mecheval.models.config import ModelConfig
 from mecheval.models.registries import mixers
-from mecheval.plugins import apart, checksums, load_plugin, register_class, registered, running
+from mecheval.plugins import (
+    checksums,
+    isolated_plugins,
+    load_plugin,
+    register_class,
+    register_from_text,
+    running_plugin,
+)
 from mecheval.runs.experiment import Experiment
 
 
@@ -30,14 +37,14 @@ class Subject:
     @classmethod
     def of(cls, subject: str | type[Any], plugins: Sequence[str] = ()) -> "Subject":
         """Resolve `file.py:Class`, a name with options, or a class; refuse what cannot be built."""
-        if file := running():
+        if file := running_plugin():
             guard = "\"if __name__ == '__main__':\", since each worker runs the file"
             raise InvalidInput(f"card(…) in {file} must stand below {guard}")
         for path in plugins:
             load_plugin(path)
         text = subject if isinstance(subject, str) else _file_spec(subject)
         if text is not None:
-            architecture = _shortest(registered(mixers, text))
+            architecture = _shortest(register_from_text(mixers, text))
             return cls(architecture, (*plugins, *_plugin_file(text)))
         assert isinstance(subject, type)
         register_class(subject)
@@ -48,7 +55,7 @@ class Subject:
     def folder(self) -> str:
         """Return the name of its folder, which differs for other options and for changed code."""
         name = Spec.parse(self.architecture).name
-        with apart(self.checksums):
+        with isolated_plugins(self.checksums):
             for path in self.plugins:
                 load_plugin(path)
             code = checksums()

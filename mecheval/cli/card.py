@@ -31,20 +31,20 @@ def card(
     minutes on two cores. Rerun the same command to resume after a kill; a finished card opens at
     once.
     """
-    from mecheval.sweeps.agenda import SweepOptions
+    from mecheval.sweeps.sweep import SweepOptions
 
     options = SweepOptions() if workers is None else SweepOptions(workers=workers)
     files = [str(path) for path in plugin or []]
     from mecheval.cards.card import card as make_card
     from mecheval.cards.card import prepare
     from mecheval.terminal import tables as terminal
-    from mecheval.terminal.sweep_view import board
+    from mecheval.terminal.sweep_view import sweep_progress
 
     if dry_run:
         plan = prepare(subject, scale, out, options.workers, files)
         _print_estimate(plan, out, options.workers, as_json)
         return
-    with board(options.workers) as watch:
+    with sweep_progress(options.workers) as watch:
         result = make_card(subject, scale, out, options.workers, files, watch)
     if as_json:
         print_json(result.to_dict())
@@ -67,7 +67,7 @@ def _verdict_table(result: "Card") -> Any:
     rows = []
     for line in result.facts["lines"]:
         accuracy = whole_percent(line["accuracy"]) if line["accuracy"] else line["state"]
-        seeds = f" ({line['agree']} of {line['judged']} seeds)" if line["judged"] else ""
+        seeds = f" ({labels.seed_count(line['agree'], line['judged'])})" if line["judged"] else ""
         mechanism = Text.assemble((line["mechanism"] or "–", "bold"), seeds)
         rows.append((labels.task(line["task"]), line["shown"], accuracy, mechanism))
     return verdict_table(["task", "architecture"], rows)
@@ -81,7 +81,7 @@ def _print_estimate(plan: Any, out: Path, workers: int, as_json: bool) -> None:
 
     mixer, size, sweeps = plan
     folder, waiting = card_folder(mixer, size, out), unfinished_runs(sweeps)
-    total = sum(len(sweep.agenda.experiments) for sweep in sweeps)
+    total = sum(len(sweep.sweep.experiments) for sweep in sweeps)
     with terminal.working("timing a few steps of every kind"):
         cost = estimate(waiting, workers)
     if as_json:

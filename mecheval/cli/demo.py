@@ -8,6 +8,7 @@ import typer
 
 from mecheval.cli.app import Seed, app, drawing
 from mecheval.cli.sweep import Workers
+from mecheval.cli.sweep_report import print_report, write_report
 from mecheval.core.errors import RunFailed
 
 if TYPE_CHECKING:
@@ -33,20 +34,21 @@ def demo(
 
     Takes some minutes on two cores and writes a report.
     """
-    from mecheval.paper.recipes import named, scale_named
-    from mecheval.sweeps.agenda import SweepOptions
+    from mecheval.sweeps.recipe import get_experiments, get_scale
+    from mecheval.sweeps.sweep import SweepOptions
 
     options = SweepOptions() if workers is None else SweepOptions(workers=workers)
-    experiments = named("demo").experiments(replace(scale_named("quick"), seeds=(seed,)))
+    experiments = get_experiments("demo", replace(get_scale("quick"), seeds=(seed,)))
     folder = out or Path("runs") / f"demo-{seed}"
     _introduce(experiments[0])
     from mecheval.sweeps.sweep import sweep
-    from mecheval.terminal.sweep_view import board, failures
+    from mecheval.terminal.sweep_view import failures, sweep_progress
 
-    with board(options.workers) as watch:
-        states = sweep(experiments, folder, options, "demo", "quick", watch)
-    _conclude(folder)
-    if failed := failures([state.to_dict() for state in states]):
+    with sweep_progress(options.workers) as watch:
+        runs = sweep(experiments, folder, options, "demo", "quick", watch)
+    if written := write_report(folder):
+        print_report(*written)
+    if failed := failures([run.row() for run in runs]):
         raise RunFailed("\n".join(failed))
 
 
@@ -61,24 +63,3 @@ def _introduce(experiment: "Experiment") -> None:
     with drawing():
         (record,) = sample(experiment.task, 1, experiment.seed)
     console.print(legend(), document(record, console.width), "", sep="\n")
-
-
-def _conclude(folder: Path) -> None:
-    """Print the verdicts and write the report."""
-    from rich.text import Text
-
-    from mecheval.report.files import write_page
-    from mecheval.report.study import Study
-    from mecheval.report.verdicts import verdicts
-    from mecheval.terminal import tables as terminal
-
-    study = Study.read(folder)
-    rows = []
-    for line in verdicts(study).to_dict("records"):
-        accuracy = terminal.whole_percent(line) if line["state"] == "measured" else "–"
-        mechanism = Text.assemble((line["mechanism"], "bold"), ": ", line["meaning"])
-        rows.append((line["shown"], accuracy, mechanism))
-    console = terminal.console()
-    console.print(terminal.verdict_table(["architecture"], rows), "")
-    page = write_page(study, folder / "report.html")
-    console.print(f"Report with figures, training curves and every number: {page}", soft_wrap=True)

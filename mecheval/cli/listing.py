@@ -59,12 +59,14 @@ def _list_entries(kind: str, as_json: bool) -> None:
 
 
 def _list_recipes(as_json: bool) -> None:
-    from mecheval.paper.recipes import all_recipes
+    from mecheval.core.registry import summary_of
+    from mecheval.sweeps.recipe import recipe_names, recipes
     from mecheval.terminal import tables as terminal
 
     records: list[dict[str, Any]] = []
-    for recipe in all_recipes().values():
-        records.append({"name": recipe.name, "figure": recipe.figure, "summary": recipe.summary})
+    for name in recipe_names():
+        number = name.removeprefix("figure") if name.startswith("figure") else None
+        records.append({"name": name, "figure": number, "summary": summary_of(recipes.get(name))})
     if as_json:
         print_json(records)
         return

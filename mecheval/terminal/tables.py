@@ -11,12 +11,13 @@ from rich.text import Text
 
 from mecheval.core.registry import Entry
 from mecheval.core.spec import print_scalar
-from mecheval.tasks.dataset_stats import Honesty
+from mecheval.tasks.dataset_stats import DatasetStats
 
 if TYPE_CHECKING:  # printing needs neither torch nor pandas
     from pandas import DataFrame
 
     from mecheval.models.cost import ModelFacts
+    from mecheval.runs.finished import Run
 
 Row = Mapping[str, Any]
 KEY = 8  # characters of a run's key that are printed
@@ -61,7 +62,7 @@ def entry_list(kind: str, entries: Sequence[Entry]) -> Group:
     return Group(*parts)
 
 
-def dataset_table(facts: Honesty) -> Group:
+def dataset_table(facts: DatasetStats) -> Group:
     """Return lengths, distances, repeats and surviving answers, a column for each split."""
     table = Table(box=None, pad_edge=False)
     for split in ("", *(split.split for split in facts.splits)):
@@ -104,26 +105,24 @@ def cost_table(facts: "ModelFacts") -> Table:
     return table
 
 
-def run_summary(experiment: Row, summary: Row) -> Group:
+def run_summary(run: "Run") -> Group:
     """Return status, scores with their intervals, and verdict of one run."""
     table = Table(box=None, pad_edge=False, show_header=False)
-    metrics = summary["metrics"]
-    scores = {name: (name, metrics[name]) for name in ("accuracy", "likelihood", "loss") if metrics}
-    if unseen := metrics.get("unseen", {}).get("accuracy"):
-        scores["accuracy, documents never seen in training"] = ("accuracy", unseen)
-    for label, (metric, score) in scores.items():
-        table.add_row(label, with_interval(metric, score), f"n={score['n']}")
-    facts = [str(experiment["model.architecture"]), summary["status"], f"{summary['steps']} steps"]
-    if summary.get("reason"):
-        facts.append(summary["reason"])
-    lines: list[Text] = []
-    if summary.get("verdict"):
-        lines.append(verdict(summary["verdict"]))
-    for site, roles in summary.get("emerged", {}).items():
+    scores = {(row.split, row.metric): row for row in run.rows if row.corrupted is None}
+    labels = {("test", metric): metric for metric in ("accuracy", "likelihood", "loss")}
+    labels["test_unseen", "accuracy"] = "accuracy, documents never seen in training"
+    for (split, metric), label in labels.items():
+        if row := scores.get((split, metric)):
+            table.add_row(label, with_interval(metric, row.to_dict()), f"n={row.n}")
+    facts = [str(run.record["model.architecture"]), run.status, f"{run.outcome['steps']} steps"]
+    if run.outcome.get("reason"):
+        facts.append(run.outcome["reason"])
+    lines = [verdict(run.verdict_record)] if run.verdict_record else []
+    for site, roles in run.emerged.items():
         for role, step in roles.items():
             text = f"since step {step}: {site} restores half of the lost likelihood at the {role}"
             lines.append(Text(text, "dim"))
-    return Group(title(str(experiment["task"]), *facts), table, *lines, Text(summary["folder"]))
+    return Group(title(str(run.record["task"]), *facts), table, *lines, Text(str(run.folder)))
 
 
 def run_table(runs: Sequence[Row], rows: Sequence[Row], width: int) -> Group:

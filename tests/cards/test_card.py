@@ -276,6 +276,6 @@ def test_nothing_is_begun_where_another_mixer_has_the_name(tmp_path):
     (tmp_path / "other.py").write_text((THIRD_PARTY / "bad.py").read_text())
     with alone():
         Subject.of(MEAN)
-        with pytest.raises(InvalidInput, match="must have another name"):
+        with pytest.raises(InvalidInput, match="is taken by another"):
             card(f"{tmp_path / 'other.py'}:Mean", MICRO, tmp_path / "runs")
     assert not (tmp_path / "runs").exists()

@@ -5,10 +5,10 @@ from support.card_runs import THIRD_PARTY, alone
 
 from mecheval.cards.measure import FILE, load_or_measure
 from mecheval.models.registries import mixers
-from mecheval.plugins import registered
+from mecheval.plugins import register_from_text
 from mecheval.runs.experiment import Experiment
+from mecheval.runs.finished import Run
 from mecheval.runs.run import run
-from mecheval.runs.trained import trained
 
 FIELDS = {
     "task": "recall:pairs=2,vocab=8",
@@ -34,11 +34,11 @@ def learned(tmp_path_factory):
     """Train a gated recurrence that recalls, and measure it beside the baselines."""
     out = tmp_path_factory.mktemp("learned")
     with alone():
-        own = experiment(registered(mixers, f"{THIRD_PARTY / 'gated.py'}:GatedRecurrence"))
+        own = experiment(register_from_text(mixers, f"{THIRD_PARTY / 'gated.py'}:GatedRecurrence"))
         folder = run(own, out).folder
         every = [own, experiment("attention"), experiment("mamba")]
         arguments = {"best": {own.task_spec: folder}, "experiments": every, "folder": out}
-        yield load_or_measure(**arguments), trained(folder)[0], arguments
+        yield load_or_measure(**arguments), Run(folder).load_model(), arguments
 
 
 def test_every_site_that_need_not_be_materialised_is_in_the_heat_map(learned):

@@ -122,8 +122,7 @@ def test_a_verdict_that_cannot_be_given_is_one_line_and_the_grid_is_there(file, 
     assert found["verdict"] is None
     asked = ["intervene", found["folder"], "--plugin", "mine.py:Nameless", "--documents", 8]
     grid = answered(capsys, *asked)
-    reason = "a verdict needs sites that are called as ours are, blocks.1.block_in, …; "
-    reason += "the model has none"
+    reason = "a verdict needs sites named blocks.1.block_in, …; the model has none"
     assert (grid["verdict"], grid["no_verdict"]) == (None, reason)
     assert main([str(word) for word in asked]) == 0
     out = " ".join(capsys.readouterr().out.split())
@@ -164,7 +163,7 @@ def test_its_sites_cost_and_options_are_shown(file, capsys):
             "mine.py:Sized",
             "it must be built with (vocab_size, d_model, layers, max_len, **options)",
         ),
-        ("mine.py:mamba", "'mine.py:mamba' must have another name"),
+        ("mine.py:mamba", "name='mamba' is taken by another architecture; rename yours"),
     ],
 )
 def test_what_cannot_be_run_is_refused_before_anything_is_written(model, line, file, capsys):

@@ -45,7 +45,7 @@ NAMES: list[tuple[list[str], list[str]]] = [
 BAD = {
     "Leaks": "must not see the future",
     "KeepsState": "keeps something between calls",
-    "MixesTheBatch": "must treat the rows of a batch apart",
+    "MixesTheBatch": "must treat the rows of a batch independently",
     "DeadSite": "site unused is dead",
     "NotANumber": "must return finite numbers",
 }
