@@ -11,7 +11,7 @@ from pathlib import Path
 from rich.console import Console
 
 import mecheval
-from mecheval.cli import app, main
+from mecheval.cli import command_names, main
 from mecheval.core.options import REQUIRED
 from mecheval.core.registry import Entry, Registry
 from mecheval.core.spec import print_scalar
@@ -23,7 +23,7 @@ from mecheval.plugins import build_task
 from mecheval.runs.experiment import fields_of
 from mecheval.tasks import tasks
 from mecheval.tasks.sample import sample
-from mecheval.terminal import tables as terminal
+from mecheval.terminal.documents import document, legend
 
 HERE = Path(__file__).parent
 MADE = "Made by `make docs` from the code; a test fails when it is out of date."
@@ -36,8 +36,7 @@ def pages() -> dict[str, str]:
 
 def reference() -> str:
     parts = ["# Reference", MADE, "## Commands"]
-    for command in app.registered_commands:
-        name = command.name or getattr(command.callback, "__name__", "")
+    for name in command_names():
         parts += [f"### mecheval {name}", f"```text\n{help_text(name)}\n```"]
     for title, registry in (("Tasks", tasks), ("Architectures", architectures), ("Mixers", mixers)):
         parts += [f"## {title}", *entries(registry)]
@@ -46,7 +45,7 @@ def reference() -> str:
 
 
 def site_page() -> str:
-    parts = ["# Sites", f"{MADE} `mecheval list sites MODEL` prints the same for a model of yours."]
+    parts = ["# Sites", f"{MADE} `mecheval show sites MODEL` prints the same for a model of yours."]
     parts += [
         "A site is a named tensor in the forward pass that can be read or changed: [Models](models.md#sites) says how."
     ]
@@ -112,18 +111,18 @@ def help_text(command: str) -> str:
     os.environ["COLUMNS"] = "100"  # the help is folded to the terminal
     output = io.StringIO()
     with contextlib.redirect_stdout(output):
-        main([command, "--help"])
+        main([*command.split(), "--help"])
     return output.getvalue().strip()
 
 
 def picture() -> str:
     """Two documents as the terminal shows them."""
     console = Console(record=True, width=100, file=io.StringIO(), highlight=False)
-    console.print(terminal.legend(), "", sep="\n")
+    console.print(legend(), "", sep="\n")
     for text, start in (("recall:pairs=6,vocab=64", 0), ("treecall", 8)):
         (record,) = sample(build_task(text), 1, start=start)
         console.print(f"[bold]{text}[/] ", end="")
-        console.print(terminal.document(record, 100), "")
+        console.print(document(record, 100), "")
     svg = console.export_svg(title="mecheval sample", unique_id="sample")
     return re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.DOTALL)  # fonts would come from the network
 

@@ -1,23 +1,26 @@
-"""The README's first command: what it shows, and that what it claims holds on more seeds than its own."""
+"""The README's first command works, and its verdicts hold on three seeds."""
 
 from dataclasses import replace
 
 import pytest
-from support.tiny_scale import as_quick
+from support.tiny_scale import MICRO
 
 from mecheval.cli import main
 from mecheval.core.spec import Spec
+from mecheval.paper import recipes
+from mecheval.paper.recipes import named, scale_named
 from mecheval.runs.run import run
-from mecheval.sweeps.recipe import get_experiments, get_scale
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
 @pytest.mark.parametrize(
-    ("architecture", "mechanism"), [("attention", "induction"), ("based", "induction"), ("mamba", "direct retrieval")]
+    ("architecture", "mechanism"),
+    [("attention", "induction"), ("based", "induction"), ("mamba", "direct retrieval")],
 )
 def test_the_verdict_is_the_same_on_three_seeds(architecture, mechanism, seed, tmp_path):
-    every = get_experiments("demo", replace(get_scale("quick"), seeds=(seed,)))
-    (experiment,) = [one for one in every if Spec.parse(one.model.architecture).name == architecture]
+    every = named("demo").experiments(replace(scale_named("quick"), seeds=(seed,)))
+    names = [Spec.parse(one.model.architecture).name for one in every]
+    experiment = every[names.index(architecture)]
     found = run(experiment, tmp_path).summary()
     assert found["metrics"]["accuracy"]["low"] > 0.95
     assert found["verdict"]["mechanism"] == mechanism
@@ -27,7 +30,7 @@ def test_the_verdict_is_the_same_on_three_seeds(architecture, mechanism, seed, t
 
 def test_the_demo_trains_judges_and_names_its_report(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    as_quick(monkeypatch)
+    monkeypatch.setitem(recipes.SCALES, "quick", MICRO)
     assert main(["demo", "--seed", "3"]) == 0
     out = capsys.readouterr().out
     for word in ("Attention", "BaseConv", "Based", "DeltaNet", "H3", "Hyena", "Mamba"):

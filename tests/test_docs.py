@@ -147,7 +147,10 @@ def test_commands_within_a_sentence_exist(page):
     for text in re.findall(r"`mecheval (\w[^`\n]*)`", BLOCK.sub("", page.read_text())):
         name, *words = text.split()
         assert name in commands, text
-        options = {option for parameter in commands[name].params for option in parameter.opts} | {"--help"}
+        command = commands[name]
+        if words and words[0] in getattr(command, "commands", {}):
+            command = command.commands[words[0]]
+        options = {option for parameter in command.params for option in parameter.opts} | {"--help"}
         assert {word for word in words if word.startswith("-")} <= options, text
 
 

@@ -8,13 +8,14 @@ import runpy
 import subprocess
 import sys
 from pathlib import Path
-from typing import Literal, get_origin
 
 import pytest
 import torch
 from jaxtyping import TypeCheckError
 
-from mecheval.cli import app
+from mecheval.cli import command_names
+from mecheval.core.options import options_of
+from mecheval.core.registry import summary_of
 from mecheval.models.registries import architectures, mixers
 from mecheval.tasks import tasks
 
@@ -24,7 +25,7 @@ PACKAGE = ROOT / "mecheval"
 ROOMS = ["core", "tasks", "models", "training", "metrics", "interventions", "runs", "results", "sweeps", "report"]
 ROOMS += ["cards", "paper", "terminal", "cli"]
 FILES = {"plugins": "models", "__main__": "cli"}  # what a file of the root may import: as much as this room
-COMMANDS = [command.name or command.callback.__name__ for command in app.registered_commands]
+COMMANDS = command_names()
 ENTRIES = [registry.describe(name) for registry in (tasks, architectures, mixers) for name in registry.names()]
 
 
@@ -76,8 +77,9 @@ WITH_TORCH += [
     f"mecheval.{name}" for name in ("training.adamw", "training.batches", "training.train", "metrics.behaviour")
 ]
 WITH_TORCH += [
-    "mecheval.runs.fit",
+    "mecheval.runs.tensors",
     "mecheval.runs.run",
+    "mecheval.runs.trained",
     "mecheval.interventions.interchange",
 ]
 WITH_TORCH += [
@@ -85,8 +87,7 @@ WITH_TORCH += [
     "mecheval.interventions.states",
     "mecheval.interventions.grid_eval",
 ]
-WITH_TORCH += ["mecheval.interventions.trace", "mecheval.metrics.readout"]
-WITH_TORCH += ["mecheval.cards.measure"]
+WITH_TORCH += ["mecheval.interventions.trace", "mecheval.metrics.readout", "mecheval.runs.session"]
 LIGHT = ("apart", "documents", "floors", "generators", "line", "measure", "show", "size", "startup", "suite")
 WITH_TORCH += [name for name in modules() if name.startswith("benchmarks.") and not name.endswith(LIGHT)]
 
@@ -183,16 +184,16 @@ def test_everything_that_can_be_named_is_documented(entry):
 
 
 @pytest.mark.parametrize("name", mixers.names())
-def test_a_mixer_inherits_the_options_that_are_declared_for_it(name):
-    assert mixers.get(name).__init__ is mixers.options(name).__init__
+def test_a_mixers_declared_options_are_its_constructors(name):
+    assert options_of(mixers.options(name)) == options_of(mixers.get(name), mixers.given)
+    assert summary_of(mixers.options(name)) == summary_of(mixers.get(name))
 
 
 def test_every_public_name_is_importable_and_documented():
     import mecheval
 
     for name in mecheval.__all__:
-        value = getattr(mecheval, name)
-        assert value.__doc__ or get_origin(value) is Literal, name
+        assert getattr(mecheval, name).__doc__, name
 
 
 def test_the_tree_in_the_readme_is_the_tree():

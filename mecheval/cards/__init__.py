@@ -1,1 +1,1 @@
-"""The mechanism card: what there is to say about one mixer, on one page, in minutes."""
+"""The mechanism card: everything that is measured about how one mixer recalls, on one page."""

@@ -1,4 +1,4 @@
-"""`card(MyMixer)`: trains what is not trained yet, looks inside, and says on one page how a mixer recalls."""
+"""`card(MyMixer)`: train what is missing, measure, and write one page on how a mixer recalls."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -7,22 +7,21 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mecheval.cards.experiments import baselines
+from mecheval.cards import experiments
+from mecheval.cards.experiments import CardSweep
 from mecheval.cards.subject import Subject
-from mecheval.cards.work import Part, carry_out_all, home, parts, to_run
 from mecheval.core.spec import Spec
 from mecheval.runs.experiment import Experiment
 from mecheval.runs.files import Damaged, read_json, write, write_json
 from mecheval.sweeps.recipe import Scale, get_scale
-from mecheval.sweeps.sweep import cores
-from mecheval.terminal.sweep_view import sweep_progress
+from mecheval.sweeps.sweep import Watch, cores
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
     from mecheval.report.study import Study
 
-COLUMNS = ["task", "architecture", "accuracy", "low", "high", "n", "seeds"]  # of the table of verdicts
+COLUMNS = ["task", "architecture", "accuracy", "low", "high", "n", "seeds"]
 COLUMNS += ["mechanism", "confidence", "agree", "judged"]
 FILE = "card.json"
 CHOICE = "The learning rate is chosen on dev, reported on test."
@@ -30,7 +29,7 @@ CHOICE = "The learning rate is chosen on dev, reported on test."
 
 @dataclass(frozen=True)
 class Card:
-    """What is known about how one mixer recalls. `facts` are all of it, as `to_dict` gives them."""
+    """A mechanism card: how one mixer recalls, as a page, as Markdown and as records (`facts`)."""
 
     study: "Study"
     facts: Mapping[str, Any]
@@ -38,20 +37,25 @@ class Card:
 
     @property
     def verdicts(self) -> "DataFrame":
-        """A line for each task and architecture, the subject's first."""
+        """Return a line for each task and architecture, the subject's first."""
         from pandas import DataFrame
 
-        return DataFrame([_verdict(line) for line in self.facts["lines"]], columns=COLUMNS)
+        lines = []
+        for line in self.facts["lines"]:
+            accuracy = line["accuracy"] or {}
+            lines.append({**line, **accuracy, "accuracy": accuracy.get("value")})
+        return DataFrame(lines, columns=COLUMNS)
 
     @property
     def failures(self) -> list[str]:
-        """A line for each run that failed: neither done nor diverged."""
-        return [
-            f"{run['status']} · {run['task']} · {run['model.architecture']} · rate {run['train.lr']:g} · "
-            f"seed {run['seed']}: {run['reason'] or 'its process is gone'}"
-            for run in self.facts["unfinished"]
-            if run["outcome"] == "failed"
-        ]
+        """Return a line for each run that failed; a diverged run has not failed."""
+        lines = []
+        for run in self.facts["unfinished"]:
+            if run["outcome"] == "failed":
+                setting = f"rate {run['train.lr']:g} · seed {run['seed']}"
+                name = f"{run['status']} · {run['task']} · {run['model.architecture']} · {setting}"
+                lines.append(f"{name}: {run['reason'] or 'its process has disappeared'}")
+        return lines
 
     @cached_property
     def html(self) -> str:
@@ -69,28 +73,29 @@ class Card:
         return dict(self.facts)
 
     def write(self) -> tuple[Path, Path]:
-        """`card.html` and `card.md` in the subject's folder; they are not drawn again if they say the same."""
+        """Write `card.html` and `card.md` to the card's folder, unless they are up to date."""
         paths = self.folder / "card.html", self.folder / "card.md"
-        if not (all(path.exists() for path in paths) and _kept(self.folder) == self.facts):
+        if not (all(path.exists() for path in paths) and _read_facts(self.folder) == self.facts):
             write(paths[0], self.html.encode())
             write(paths[1], self.markdown.encode())
             write_json(self.folder / FILE, self.facts)
         return paths
 
     def _repr_html_(self) -> str:
-        """In a notebook: the page in a frame of its own, so that neither disturbs the other."""
+        """Return the page in a frame, so that it and a notebook keep their own styles."""
         from html import escape
 
-        return f'<iframe srcdoc="{escape(self.html)}" style="width: 100%; height: 48rem; border: 0"></iframe>'
+        style = "width: 100%; height: 48rem; border: 0"
+        return f'<iframe srcdoc="{escape(self.html)}" style="{style}"></iframe>'
 
     def __repr__(self) -> str:
-        names = [line["mechanism"] or ("no verdict" if line["accuracy"] else line["state"]) for line in self._own]
-        said = [f"{Spec.parse(line['task']).name}: {name}" for line, name in zip(self._own, names, strict=True)]
-        return f"Card({self.facts['architecture']!r}, {self.facts['scale']!r}, {', '.join(said)})"
-
-    @property
-    def _own(self) -> list[Mapping[str, Any]]:
-        return [line for line in self.facts["lines"] if line["architecture"] == self.facts["architecture"]]
+        verdicts = []
+        for line in self.facts["lines"]:
+            if line["architecture"] == self.facts["architecture"]:
+                state = "no verdict" if line["accuracy"] else line["state"]
+                verdicts.append(f"{Spec.parse(line['task']).name}: {line['mechanism'] or state}")
+        name, scale = self.facts["architecture"], self.facts["scale"]
+        return f"Card({name!r}, {scale!r}, {', '.join(verdicts)})"
 
 
 def card(
@@ -99,87 +104,99 @@ def card(
     out: str | Path = "runs",
     workers: int | None = None,
     plugins: Sequence[str] = (),
+    watch: Watch = lambda states: None,
 ) -> Card:
-    """The card of a mixer: a class, `file.py:Class`, or the name of a mixer or an architecture, with options.
+    """Return the mechanism card of a mixer.
 
-    Its runs and those of the baselines are kept below `out`: what is there is not trained again. A class that is in no
-    file, as one of a notebook is, is trained in this process, one run after another; others by so many workers.
+    The subject is a class, `file.py:Class`, or the name of a mixer or an architecture, with
+    options. Its runs and those of the baselines are kept below `out`: a finished run is not trained
+    again. They are trained by `workers` processes; a class that is in no file, for example one
+    defined in a notebook, is trained in this process. `watch` is called with all runs
+    while they are trained.
     """
-    who, size, found = prepared(subject, scale, out, workers, plugins)
-    count = workers or cores()
-    with sweep_progress(1 if who.here else count) as watch:
-        carry_out_all(found, watch)
-    made = _made(who, size, found, home(who, size, Path(out)))
-    made.write()
-    return made
+    mixer, size, sweeps = prepare(subject, scale, out, workers, plugins)
+    experiments.run_sweeps(sweeps, watch)
+    result = _assemble(mixer, size, sweeps, experiments.card_folder(mixer, size, Path(out)))
+    result.write()
+    return result
 
 
-def prepared(
-    subject: str | type[Any], scale: str | Scale, out: str | Path, workers: int | None, plugins: Sequence[str] = ()
-) -> tuple[Subject, Scale, list[Part]]:
-    """Whose card, how large, and which runs it takes. Nothing is written yet, and what cannot be trusted is refused;
-    where nothing is to be run, it was examined before."""
+def prepare(
+    subject: str | type[Any],
+    scale: str | Scale,
+    out: str | Path,
+    workers: int | None,
+    plugins: Sequence[str] = (),
+) -> tuple[Subject, Scale, list[CardSweep]]:
+    """Resolve and validate the subject and plan its runs; nothing is written yet.
+
+    A subject whose runs are all finished was validated before.
+    """
     size = get_scale(scale) if isinstance(scale, str) else scale
-    who = Subject.of(subject, plugins)
-    found = parts(who, size, Path(out), workers if workers is not None else cores())
-    if to_run(found):
-        who.check(found[0].sweep.experiments[0])
-    return who, size, found
+    mixer = Subject.of(subject, plugins)
+    count = cores() if workers is None else workers
+    sweeps = experiments.plan_sweeps(mixer, size, Path(out), count)
+    if experiments.unfinished_runs(sweeps):
+        mixer.check(sweeps[0].sweep.experiments[0])
+    return mixer, size, sweeps
 
 
-def _made(who: Subject, scale: Scale, found: Sequence[Part], folder: Path) -> Card:
+def _assemble(mixer: Subject, scale: Scale, sweeps: Sequence[CardSweep], folder: Path) -> Card:
+    """Read the runs, measure what is not in them, and put everything into words."""
     from mecheval.cards import facts, sentences
-    from mecheval.cards.caveats import Evidence, caveats
-    from mecheval.cards.measured import examined
-    from mecheval.report import labels as names
+    from mecheval.cards.caveats import caveats
+    from mecheval.cards.measure import load_or_measure
+    from mecheval.report import labels
     from mecheval.report.study import Study
 
-    study = Study.joined([Study.read(part.sweep.folder) for part in found])
-    order = [who.architecture, *baselines(who.architecture)]
+    name = mixer.architecture
+    order = [name, *experiments.baselines(name)]
+    study = Study.joined([Study.read(sweep.sweep.folder) for sweep in sweeps])
     folder.mkdir(exist_ok=True)
-    inside = examined(facts.best_runs(study, who.architecture), _one_of_each(found, order), folder)
+    best = facts.best_runs(study, name)
+    measured = load_or_measure(best, _one_of_each(sweeps, order), folder)
     lines = facts.lines(study, order)
-    own = [line for line in lines if line.architecture == who.architecture]
-    others = [line for line in lines if line.architecture != who.architecture]
-    emerged = facts.emerged(study, who.architecture)
-    cells = {line.task: [cell for cell in inside.cells if cell["task"] == line.task and line.solved] for line in own}
-    run = found[0].sweep.experiments[0]
-    said = {
-        "architecture": who.architecture,
-        "shown": names.architecture(who.architecture),
+    subject_lines = [line for line in lines if line.architecture == name]
+    baseline_lines = [line for line in lines if line.architecture != name]
+    cells: dict[str, list[Any]] = {line.task: [] for line in subject_lines}
+    solved = [line.task for line in subject_lines if line.solved]
+    for cell in measured.cells:
+        if cell["task"] in solved:
+            cells[cell["task"]].append(cell)
+    steps = facts.emergence_steps(study, name)
+    model = sweeps[0].sweep.experiments[0].model
+    content = {
+        "architecture": name,
+        "shown": labels.architecture(name),
         "scale": scale.name,
-        "d_model": run.model.d_model,
-        "layers": run.model.layers,
+        "d_model": model.d_model,
+        "layers": model.layers,
         "baselines": order[1:],
-        "in_this_process": who.here,
+        "in_this_process": bool(mixer.checksums),
         "choice": CHOICE,
-        "summary": [sentences.did(line) for line in own],
+        "summary": [sentences.summary(line) for line in subject_lines],
         "lines": [{**asdict(line), "solved": line.solved} for line in lines],
-        "where": {task: sentences.located(rows) for task, rows in cells.items()},
-        "convolution": {task: sentences.convolved(rows) for task, rows in cells.items()},
-        "emerged": {"said": sentences.emerged(emerged), "seeds": [asdict(one) for one in emerged]},
-        **inside.to_dict(),
+        "where": {task: sentences.location(rows) for task, rows in cells.items()},
+        "convolution": {task: sentences.convolutions(rows) for task, rows in cells.items()},
+        "emerged": {"said": sentences.emergence(steps), "seeds": [asdict(step) for step in steps]},
+        **asdict(measured),
         "cells": [cell for rows in cells.values() for cell in rows],
         "unfinished": facts.unfinished(study),
-        "caveats": caveats(Evidence(study, own, others, inside.cells, inside.costs)),
+        "caveats": caveats(study, subject_lines, baseline_lines, measured.cells, measured.costs),
         "folder": str(folder),
     }
-    return Card(study, json.loads(json.dumps(said)), folder)
+    return Card(study, json.loads(json.dumps(content)), folder)
 
 
-def _one_of_each(found: Sequence[Part], order: Sequence[str]) -> list[Experiment]:
-    """An experiment of each architecture, on the same task."""
-    every = [experiment for part in found for experiment in part.sweep.experiments]
-    return [next(one for one in every if one.model.architecture == name) for name in order]
+def _one_of_each(sweeps: Sequence[CardSweep], order: Sequence[str]) -> list[Experiment]:
+    """Return the first experiment of each architecture: all are on the same task."""
+    planned = [experiment for sweep in sweeps for experiment in sweep.sweep.experiments]
+    first = {experiment.model.architecture: experiment for experiment in reversed(planned)}
+    return [first[name] for name in order]
 
 
-def _verdict(line: Mapping[str, Any]) -> dict[str, Any]:
-    numbers = line["accuracy"] or {}
-    return {**line, **numbers, "accuracy": numbers.get("value")}
-
-
-def _kept(folder: Path) -> dict[str, Any] | None:
-    """The facts of the card that is there."""
+def _read_facts(folder: Path) -> dict[str, Any] | None:
+    """Return the facts of the card in a folder, if it has one."""
     try:
         return read_json(folder / FILE)
     except Damaged:

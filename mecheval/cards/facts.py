@@ -1,6 +1,5 @@
-"""What a card says, as records: how each architecture did on each task, and what was seen inside the subject."""
+"""The records of a card, read from its runs: how each architecture did on each task."""
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,18 +9,18 @@ from mecheval.cards.experiments import EMERGENCE
 from mecheval.core.spec import Spec
 from mecheval.interventions.emergence import crossings
 from mecheval.interventions.verdict import UNSOLVED
-from mecheval.report import facts
-from mecheval.report import labels as names
-from mecheval.report.study import CELL, Study
-from mecheval.report.tables import at_chosen, behaviour, chosen, read
+from mecheval.report import labels
+from mecheval.report.facts import unfinished as unfinished_runs
+from mecheval.report.study import CELL, OUTCOMES, Study
+from mecheval.report.tables import at_chosen, behaviour, chosen, json_value, read
 from mecheval.report.verdicts import verdicts
 
 Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Number:
-    """A mean over seeds with its 95 % interval; n documents of each seed."""
+class Estimate:
+    """A mean over seeds with its 95 % interval; each seed has n documents."""
 
     value: float
     low: float
@@ -32,17 +31,18 @@ class Number:
 
 @dataclass(frozen=True)
 class Line:
-    """One architecture on one task at the rate that dev chose among `rates`. Without an accuracy, `state` says why.
+    """One architecture on one task, at the rate among `rates` that is best on dev.
 
-    `agree` of `judged` seeds have the mechanism; `confidence` is the mean of theirs.
+    If there is no accuracy, `state` says why. `agree` of `judged` seeds have the mechanism;
+    `confidence` is the mean of theirs.
     """
 
     task: str
     architecture: str
     shown: str
     state: str
-    accuracy: Number | None
-    likelihood: Number | None
+    accuracy: Estimate | None
+    likelihood: Estimate | None
     mechanism: str
     meaning: str
     confidence: float | None
@@ -56,13 +56,13 @@ class Line:
 
     @property
     def solved(self) -> bool:
-        """Whether corrupting a key costs most seeds the answer."""
+        """Tell whether corrupting a key costs most seeds the answer."""
         return self.mechanism not in ("", UNSOLVED)
 
 
 @dataclass(frozen=True)
-class Emerged:
-    """When in a seed's training half of the likelihood first came back at the last layer's input, and where."""
+class EmergenceStep:
+    """The first step of a seed at which the last layer's input restores half, and the role."""
 
     seed: int
     role: str
@@ -70,96 +70,101 @@ class Emerged:
 
 
 def lines(study: Study, order: Sequence[str]) -> list[Line]:
-    """By task, the architectures in this order."""
-    table, rates = verdicts(study), _rates(study)
-    likelihoods = {_cell(line): line for line in read(study, [behaviour("likelihood")]).to_dict("records")}
-    found = [_line(line, likelihoods[_cell(line)], rates.get(_cell(line), [])) for line in table.to_dict("records")]
-    return sorted(found, key=lambda line: (study.field("task").index(line.task), order.index(line.architecture)))
+    """Return a line for each task and architecture, the architectures in the given order."""
+    rates = _rates(study)
+    likelihoods = {}
+    for row in read(study, [behaviour("likelihood")]).to_dict("records"):
+        likelihoods[_cell(row)] = row
+    entries = []
+    for row in verdicts(study).to_dict("records"):
+        entries.append(_line(row, likelihoods[_cell(row)], rates.get(_cell(row), [])))
+    tasks = study.field("task")
+    entries.sort(key=lambda line: (tasks.index(line.task), order.index(line.architecture)))
+    return entries
 
 
 def best_runs(study: Study, architecture: str) -> dict[str, Path]:
-    """By task the run at the chosen rate that dev likes most, if one is done; ties go to the lower loss and seed."""
+    """Return for each task the finished run at the chosen rate that is best on dev.
+
+    Equal accuracies are decided by the lower loss, then by the lower seed.
+    """
     runs = at_chosen(study, study.runs[study.runs["outcome"] == "done"])
-    scores = {m: behaviour(m, "dev").of(study.rows).set_index("key")["value"] for m in ("accuracy", "loss")}
-    runs = runs[runs["model.architecture"] == architecture].set_index("key").assign(**scores)
-    runs = runs.sort_values(["accuracy", "loss", "seed"], ascending=[False, True, True], kind="stable")
+    runs = runs[runs["model.architecture"] == architecture].set_index("key")
+    for metric in ("accuracy", "loss"):
+        runs[metric] = behaviour(metric, "dev").of(study.rows).set_index("key")["value"]
+    order = {"accuracy": False, "loss": True, "seed": True}
+    runs = runs.sort_values([*order], ascending=[*order.values()], kind="stable")
     return {task: Path(group["folder"].iloc[0]) for task, group in runs.groupby("task", sort=False)}
 
 
-def emerged(study: Study, architecture: str) -> list[Emerged]:
+def emergence_steps(study: Study, architecture: str) -> list[EmergenceStep]:
+    """Return when, and at which role, the mechanism of each seed emerged."""
     rows = at_chosen(study, watched(study).rows)
     rows = rows[rows["model.architecture"] == architecture]
-    found = []
+    emerged = []
     for (seed, layers), group in rows.groupby(["seed", "model.layers"]):
-        steps = crossings(group.to_dict("records")).get(f"blocks.{int(layers) - 1}.block_in", {})
+        site = f"blocks.{int(layers) - 1}.block_in"
+        steps = crossings(group.to_dict("records")).get(site)
         if steps:
             role, step = min(steps.items(), key=lambda item: item[1])
-            found.append(Emerged(int(seed), role, int(step)))
-    return found
+            emerged.append(EmergenceStep(int(seed), role, int(step)))
+    return emerged
 
 
 def watched(study: Study) -> Study:
-    """The runs of the task on which grids were made during training."""
-    return on_task(study, next(task for task in study.field("task") if Spec.parse(task).name == EMERGENCE))
+    """Return the runs of the task on which grids were measured during training."""
+    names = [task for task in study.field("task") if Spec.parse(task).name == EMERGENCE]
+    return on_task(study, names[0])
 
 
 def on_task(study: Study, task: str) -> Study:
+    """Return the part of a study that is about one task."""
     tables = {name: getattr(study, name) for name in ("runs", "rows", "curves")}
     return replace(study, **{name: table[table["task"] == task] for name, table in tables.items()})
 
 
 def unfinished(study: Study) -> list[dict[str, Any]]:
-    """Every run that is not done, with its reason."""
-    wanted = ("task", "model.architecture", "train.lr", "seed", "status", "outcome", "reason", "steps")
-    return [{name: _plain(run[name]) for name in wanted} for run in facts.unfinished(study)]
+    """Return every run that is not done, with its reason."""
+    names = ["task", "model.architecture", "train.lr", "seed"]
+    names += ["status", "outcome", "reason", "steps"]
+    return [{name: json_value(run[name]) for name in names} for run in unfinished_runs(study)]
 
 
-def _line(line: Row, likelihood: Row, rates: Sequence[Row]) -> Line:
+def _line(row: Row, likelihood: Row, rates: Sequence[Row]) -> Line:
+    layer = json_value(row["layer"])
+    same = ("task", "state", "mechanism", "meaning", "agree", "judged")
     return Line(
-        task=line["task"],
-        architecture=line["model.architecture"],
-        shown=names.architecture(line["model.architecture"]),
-        state=line["state"],
-        accuracy=_number(line),
-        likelihood=_number(likelihood),
-        mechanism=line["mechanism"],
-        meaning=line["meaning"],
-        confidence=_plain(line["confidence"]),
-        layer=_whole(line["layer"]),
-        role=line["role"] if isinstance(line["role"], str) else None,
-        agree=int(line["agree"]),
-        judged=int(line["judged"]),
-        rate=_plain(line["train.lr"]),
+        **{name: json_value(row[name]) for name in same},
+        architecture=row["model.architecture"],
+        shown=labels.architecture(row["model.architecture"]),
+        accuracy=_estimate(row),
+        likelihood=_estimate(likelihood),
+        confidence=json_value(row["confidence"]),
+        layer=None if layer is None else int(layer),
+        role=row["role"] if isinstance(row["role"], str) else None,
+        rate=json_value(row["train.lr"]),
         rates=tuple(rates),
-        outcomes={name: int(line[name]) for name in ("done", "diverged", "failed", "missing")},
+        outcomes={name: int(row[name]) for name in OUTCOMES},
     )
 
 
-def _number(line: Row) -> Number | None:
-    if line["state"] != "measured":
+def _estimate(row: Row) -> Estimate | None:
+    if row["state"] != "measured":
         return None
-    return Number(float(line["value"]), float(line["low"]), float(line["high"]), int(line["n"]), int(line["seeds"]))
+    value, low, high = (float(row[name]) for name in ("value", "low", "high"))
+    return Estimate(value, low, high, int(row["n"]), int(row["seeds"]))
 
 
 def _rates(study: Study) -> dict[tuple[Any, ...], list[Row]]:
-    """By cell, every rate with its accuracy on dev, nothing where no seed was finished, and whether it was chosen."""
-    best = {_cell(line): line["train.lr"] for line in chosen(study).to_dict("records")}
-    found: dict[tuple[Any, ...], list[Row]] = {}
-    for line in read(study, [behaviour(split="dev")], every_rate=True).to_dict("records"):
-        rate = {"rate": float(line["train.lr"]), "dev_accuracy": _plain(line["value"]), "state": line["state"]}
-        found.setdefault(_cell(line), []).append({**rate, "chosen": best.get(_cell(line)) == line["train.lr"]})
-    return found
+    """Return every rate of each cell with its accuracy on dev, if it has one."""
+    best = {_cell(row): row["train.lr"] for row in chosen(study).to_dict("records")}
+    rates: dict[tuple[Any, ...], list[Row]] = {}
+    for row in read(study, [behaviour(split="dev")], every_rate=True).to_dict("records"):
+        rate = {"rate": float(row["train.lr"]), "dev_accuracy": json_value(row["value"])}
+        rate |= {"state": row["state"], "chosen": best.get(_cell(row)) == row["train.lr"]}
+        rates.setdefault(_cell(row), []).append(rate)
+    return rates
 
 
-def _cell(line: Row) -> tuple[Any, ...]:
-    return tuple(line[name] for name in CELL)
-
-
-def _whole(value: Any) -> int | None:
-    return None if _plain(value) is None else int(value)
-
-
-def _plain(value: Any) -> Any:
-    """As JSON knows it: a number of Python's, nothing for what is none."""
-    value = value.item() if hasattr(value, "item") else value
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+def _cell(row: Row) -> tuple[Any, ...]:
+    return tuple(row[name] for name in CELL)

@@ -1,41 +1,85 @@
-"""What is measured beside the runs: where in the best run of each task the answer comes back, where its tokens look,
-what a model costs, and how long a step takes beside the baselines'."""
+"""What a card measures beside its runs, kept in a file of its folder.
+
+In the best run of each task: what each site restores, and the weights with which tokens are mixed.
+Of each architecture: what the model costs, and how long a training step takes. Torch is imported
+only when something has to be measured, so that an existing card opens at once.
+"""
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mecheval.cards.measured import Examined, Row
-from mecheval.interventions.grid import GridOptions
-from mecheval.interventions.grid_eval import evaluate_grid
-from mecheval.interventions.token_mixing import token_mixing
-from mecheval.models.build import Model, build_model, resumes
-from mecheval.models.cost import describe_model
 from mecheval.runs.experiment import Experiment, Settings
+from mecheval.runs.files import Damaged, read_json, write_json
 from mecheval.runs.finished import Run
-from mecheval.runs.fit import prepared
-from mecheval.training.batches import Batches
-from mecheval.training.train import Training, train
 
-WARM, ROUNDS = 3, 25  # steps of each model that are not counted, and that are
+if TYPE_CHECKING:
+    from mecheval.models.build import Model
+
+FILE = "examined.json"
+WARM, ROUNDS = 3, 25  # training steps before the timing starts, and timed
+Row = Mapping[str, Any]
+Runs = Mapping[str, Path]  # the folder of a run by task
 
 
-def examine(best: Mapping[str, Path], experiments: Sequence[Experiment]) -> Examined:
-    """Of the best run of each task, and of one experiment for each architecture, the subject's first."""
+@dataclass(frozen=True)
+class Measured:
+    """Everything measured beside the runs, as records.
+
+    `cells`: the restored share by task, site and role. `looks`: the share of the mixing weights by
+    task, layer and roles, mean over heads and in the strongest head. `costs`: by architecture.
+    `steps`: the subject's step time over the architecture's, median and middle half of the rounds.
+    """
+
+    cells: list[Row]
+    looks: list[Row]
+    costs: list[Row]
+    steps: list[Row]
+
+
+def load_or_measure(best: Runs, experiments: Sequence[Experiment], folder: Path) -> Measured:
+    """Return what is kept in the folder if it belongs to these runs; otherwise measure and keep it.
+
+    `best` is the best run of each task; `experiments` has one of each architecture, the subject's
+    first.
+    """
+    runs = {task: run.name for task, run in best.items()}
+    source = {"runs": runs, "experiments": [experiment.key for experiment in experiments]}
+    try:
+        kept = read_json(folder / FILE)
+        if kept["of"] == source:
+            return Measured(**kept["found"])
+    except (Damaged, KeyError, TypeError):
+        pass  # missing or incomplete: measure again
+    measured = measure(best, experiments)
+    write_json(folder / FILE, {"of": source, "found": asdict(measured)})
+    return measured
+
+
+def measure(best: Runs, experiments: Sequence[Experiment]) -> Measured:
+    from mecheval.runs.fit import prepared
+
+    cells: list[Row] = []
+    looks: list[Row] = []
     with prepared(Settings()):
-        runs = {task: Run(folder) for task, folder in best.items()}
-        models = {task: (run.load_model(), run.experiment) for task, run in runs.items()}
-        cells = [row for task, (model, own) in models.items() for row in _cells(task, model, own)]
-        looked = [row for task, (model, own) in models.items() for row in _looks(task, model, own)]
-        return Examined(cells, looked, [_cost(one) for one in experiments], _steps(experiments))
+        for task, folder in best.items():
+            run = Run(folder)
+            model = run.load_model()
+            cells += _restored_shares(task, model, run.experiment)
+            looks += _mixing_shares(task, model, run.experiment)
+        costs = [_cost(experiment) for experiment in experiments]
+        return Measured(cells, looks, costs, _step_times(experiments))
 
 
-def _cells(task: str, model: Model, experiment: Experiment) -> Iterator[Row]:
-    """At all sites that need not be materialised; nothing where nothing was learned."""
+def _restored_shares(task: str, model: "Model", experiment: Experiment) -> Iterator[Row]:
+    """Yield a record for each cell of the grid over all sites; none if the task is not learned."""
+    from mecheval.interventions.grid import GridOptions
+    from mecheval.interventions.grid_eval import evaluate_grid
+
     options = GridOptions(site="all", documents=experiment.eval.grid_documents)
     result = evaluate_grid(model, experiment.task, options, seed=experiment.seed)
     for row in result.rows(experiment.train.total):
@@ -44,66 +88,82 @@ def _cells(task: str, model: Model, experiment: Experiment) -> Iterator[Row]:
             yield {"task": task, **{name: getattr(row, name) for name in names}}
 
 
-def _looks(task: str, model: Model, experiment: Experiment) -> Iterator[Row]:
-    """Nothing of a mixer that does not say where it looks."""
+def _mixing_shares(task: str, model: "Model", experiment: Experiment) -> Iterator[Row]:
+    """Yield a record for each layer and pair of roles; none without a mixer's `mixing`."""
+    from mecheval.interventions.token_mixing import token_mixing
+    from mecheval.models.build import resumes
+
     if not resumes(model) or not any(hasattr(block.mixer, "mixing") for block in model.blocks):
         return
-    documents = experiment.eval.grid_documents
-    found = token_mixing(model, experiment.task, documents=documents, seed=experiment.seed).rows()
-    for place in dict.fromkeys((row.layer, row.from_role, row.to_role) for row in found):
-        heads = [row for row in found if (row.layer, row.from_role, row.to_role) == place]
-        most = max(heads, key=lambda row: row.share)
+    documents, seed = experiment.eval.grid_documents, experiment.seed
+    heads: dict[tuple[int, str, str], list[Any]] = {}
+    for row in token_mixing(model, experiment.task, documents=documents, seed=seed).rows():
+        heads.setdefault((row.layer, row.from_role, row.to_role), []).append(row)
+    for (layer, from_role, to_role), rows in heads.items():
+        strongest = max(rows, key=lambda row: row.share)
         yield {
             "task": task,
-            **dict(zip(("layer", "from_role", "to_role"), place, strict=True)),
-            "share": float(np.mean([row.share for row in heads])),
-            "most": most.share,
-            "head": most.head,
-            "heads": len(heads),
-            "n": most.n,
+            "layer": layer,
+            "from_role": from_role,
+            "to_role": to_role,
+            "share": float(np.mean([row.share for row in rows])),
+            "most": strongest.share,
+            "head": strongest.head,
+            "heads": len(rows),
+            "n": strongest.n,
         }
 
 
 def _cost(experiment: Experiment) -> Row:
-    """JSON has no integers for names, so lengths are columns."""
-    facts = describe_model(_built(experiment))
+    from mecheval.models.cost import describe_model
+
+    facts = describe_model(_untrained(experiment))
     return {
         "architecture": experiment.model.architecture,
         "parameters": facts.parameters,
         "parameters_without_embedding": facts.parameters_without_embedding,
-        "state_bytes": [{"tokens": n, "value": value} for n, value in facts.state_bytes.items()],
-        "flops_per_token": [{"tokens": n, "value": value} for n, value in facts.flops_per_token.items()],
+        "state_bytes": _by_length(facts.state_bytes),
+        "flops_per_token": _by_length(facts.flops_per_token),
     }
 
 
-def _steps(experiments: Sequence[Experiment]) -> list[Row]:
-    """One step of each in turn, so that whatever else the machine does meets all of them."""
-    taken = np.empty((WARM + ROUNDS, len(experiments)))
-    loops = [_loop(experiment) for experiment in experiments]
-    for turn in taken:
+def _by_length(values: Mapping[int, int]) -> list[Row]:
+    """Write lengths as values, because names in JSON cannot be integers."""
+    return [{"tokens": tokens, "value": value} for tokens, value in values.items()]
+
+
+def _step_times(experiments: Sequence[Experiment]) -> list[Row]:
+    """Time one step of each model in turn, so that other load on the machine affects all alike."""
+    seconds = np.empty((WARM + ROUNDS, len(experiments)))
+    loops = [_training_loop(experiment) for experiment in experiments]
+    for turn in seconds:
         for i, loop in enumerate(loops):
             start = time.perf_counter()
             next(loop)
             turn[i] = time.perf_counter() - start
-    taken = taken[WARM:]
-    ratios = np.quantile(taken[:, :1] / taken, [0.5, 0.25, 0.75], axis=0)
-    return [
-        {
-            "architecture": experiment.model.architecture,
-            "milliseconds": 1e3 * float(np.median(taken[:, i])),
-            **dict(zip(("ratio", "low", "high"), ratios[:, i].tolist(), strict=True)),
-        }
-        for i, experiment in enumerate(experiments)
-    ]
+    seconds = seconds[WARM:]
+    ratio, low, high = np.quantile(seconds[:, :1] / seconds, [0.5, 0.25, 0.75], axis=0).tolist()
+    rows: list[Row] = []
+    for i, experiment in enumerate(experiments):
+        name, median = experiment.model.architecture, 1e3 * float(np.median(seconds[:, i]))
+        ratios = {"ratio": ratio[i], "low": low[i], "high": high[i]}
+        rows.append({"architecture": name, "milliseconds": median, **ratios})
+    return rows
 
 
-def _loop(experiment: Experiment) -> Iterator[Any]:
-    """Training that learns next to nothing, so that nothing diverges."""
+def _training_loop(experiment: Experiment) -> Iterator[Any]:
+    """Train at a rate so low that nothing can diverge."""
+    from mecheval.training.batches import Batches
+    from mecheval.training.train import Training, train
+
     steps = WARM + ROUNDS
     config = replace(experiment.train, documents=0, epochs=None, steps=steps, stop=None, lr=1e-9)
+    training = Training.start(_untrained(experiment), config)
     batches = Batches(experiment.task, experiment.seed, config)
-    return train(Training.start(_built(experiment), config), config, batches, lambda model: {"loss": 0.0}, steps)
+    return train(training, config, batches, lambda model: {"loss": 0.0}, steps)
 
 
-def _built(experiment: Experiment) -> Model:
+def _untrained(experiment: Experiment) -> "Model":
+    from mecheval.models.build import build_model
+
     return build_model(experiment.model, experiment.task.vocab_size, experiment.seed)

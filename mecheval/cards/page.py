@@ -1,4 +1,4 @@
-"""The card as a page that asks no network for anything, with the report's look, and as Markdown."""
+"""The card as a self-contained page in the style of the report, and as Markdown."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -11,7 +11,7 @@ from markupsafe import Markup
 from pandas import DataFrame
 
 from mecheval.cards.facts import on_task, watched
-from mecheval.report import labels as names
+from mecheval.report import labels
 from mecheval.report.facts import provenance
 from mecheval.report.figure import Figure
 from mecheval.report.page import FILTERS, embed, render
@@ -22,16 +22,19 @@ from mecheval.report.verdict_figure import demo
 
 TEMPLATES = Path(__file__).with_name("templates")
 ROLES = ("key", "value", "next_key", "divider", "query")
-WHERE = (
-    "The key is corrupted, then the clean activation is put back at one site and one token; shown is the share of the "
-    "lost likelihood that this restores, in the seed that dev likes most."
+HEAT_NOTE = (
+    "The key is corrupted, then the clean activation is restored at one site and one token. "
+    "Colours show the share of the lost likelihood that comes back, in the seed with the best dev "
+    "accuracy."
 )
-_ACTIVE = re.compile(r"([\\`*\[\]|])")
+_MARKUP = re.compile(r"([\\`*\[\]|])")
 
 
 def html(study: Study, facts: Mapping[str, Any]) -> str:
-    """Everything that comes from files is escaped."""
-    sheets = {"verdict": demo(study), "where": _where(study, facts["cells"]), "emergence": _emergence(study)}
+    """Return the page; everything that comes from files is escaped."""
+    sheets = {"verdict": demo(study), "where": _heat_map(study, facts["cells"])}
+    part = watched(study)
+    sheets["emergence"] = emergence(part) if len(part.curves) else None
     sheets |= {f"training {task}": _training(study, task) for task in study.field("task")}
     figures = {name: embed(sheet) for name, sheet in sheets.items() if sheet}
     return render(
@@ -43,65 +46,63 @@ def html(study: Study, facts: Mapping[str, Any]) -> str:
         numbers={name: i for i, name in enumerate(figures, 1)},
         study=study,
         provenance=provenance(study),
-        **_common(),
+        roles=ROLES,
+        architecture=labels.architecture,
     )
 
 
 def markdown(facts: Mapping[str, Any]) -> str:
-    """Text and tables; every value is kept from acting as markup."""
-    environment = Environment(
+    """Return text and tables; no value can act as markup."""
+    environment = Environment(  # `_escape` does for Markdown what autoescape does for HTML
         loader=FileSystemLoader(TEMPLATES),
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        finalize=_quiet,
-    )  # not autoescaped, which is for HTML: see `_quiet`
+        finalize=_escape,
+    )
     environment.filters |= FILTERS
-    return environment.get_template("card.md").render(card=facts, **_common())
+    template = environment.get_template("card.md")
+    heat = {task: _heat_rows(facts["cells"], task) for task in facts["where"]}
+    return template.render(card=facts, roles=ROLES, heat=heat, architecture=labels.architecture)
 
 
-def _common() -> dict[str, Any]:
-    return {"roles": ROLES, "heat": _heat, "architecture": names.architecture}
-
-
-def _quiet(value: Any) -> Any:
-    """A value in Markdown: neither HTML nor a cell's end nor anything else but itself."""
-    if not isinstance(value, str) or isinstance(value, Markup):  # a macro's, whose values were quieted one by one
+def _escape(value: Any) -> Any:
+    """Escape a string so that Markdown shows it and takes none of it for HTML or markup."""
+    if not isinstance(value, str) or isinstance(value, Markup):  # a macro escaped its own values
         return value
     text = value.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    return _ACTIVE.sub(r"\\\1", re.sub(r"\s", " ", text))
+    return _MARKUP.sub(r"\\\1", re.sub(r"\s", " ", text))
 
 
-def _heat(cells: Sequence[Mapping[str, Any]], task: str) -> list[dict[str, Any]]:
-    """A line for each site: what is restored at each role."""
-    found: dict[str, dict[str, Any]] = {}
+def _heat_rows(cells: Sequence[Mapping[str, Any]], task: str) -> list[dict[str, Any]]:
+    """Return a row for each site with the restored share at each role."""
+    rows: dict[str, dict[str, Any]] = {}
     for cell in cells:
         if cell["task"] == task:
-            found.setdefault(cell["site"], {"site": cell["site"]})[cell["role"]] = cell["value"]
-    return list(found.values())
+            rows.setdefault(cell["site"], {"site": cell["site"]})[cell["role"]] = cell["value"]
+    return list(rows.values())
 
 
-def _where(study: Study, cells: Sequence[Mapping[str, Any]]) -> Figure | None:
-    """Sites down, roles across, a panel for each task that is solved."""
+def _heat_map(study: Study, cells: Sequence[Mapping[str, Any]]) -> Figure | None:
+    """Draw sites by roles, with a panel for each solved task."""
     if not cells:
         return None
-    table = DataFrame(cells).sort_values("role", key=lambda roles: roles.map(ROLES.index), kind="stable")
-    order = {site: i for i, site in enumerate(dict.fromkeys(cell["site"] for cell in cells))}
-    table = table.sort_values("site", key=lambda sites: sites.map(order), kind="stable").assign(
-        panel=table["task"].map(names.task), y=table["site"], x=table["role"].str.replace("_", " "), state="measured"
+    sites = list(dict.fromkeys(cell["site"] for cell in cells))
+    ordered = sorted(cells, key=lambda cell: (sites.index(cell["site"]), ROLES.index(cell["role"])))
+    table = DataFrame(ordered)
+    table = table.assign(
+        panel=table["task"].map(labels.task),
+        y=table["site"],
+        x=table["role"].str.replace("_", " "),
+        state="measured",
+        published=float("nan"),
     )
-    heat = Heat("", table.assign(published=float("nan")), "token at which it is put back", "")
-    return Figure.of(study, "where", "What each site gives back", [heat], WHERE)
-
-
-def _emergence(study: Study) -> Figure | None:
-    """Of the task on which training was watched; nothing where no run of it was finished."""
-    part = watched(study)
-    return emergence(part) if len(part.curves) else None
+    heat = Heat("", table, "token at which it is restored", "")
+    return Figure.of(study, "where", "What each site restores", [heat], HEAT_NOTE)
 
 
 def _training(study: Study, task: str) -> Figure | None:
     part = on_task(study, task)
     if not len(part.curves):
         return None
-    return replace(training(part), title=f"Training on {names.task(task)}, at the chosen rates")
+    return replace(training(part), title=f"Training on {labels.task(task)}, at the chosen rates")

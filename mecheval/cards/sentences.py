@@ -1,81 +1,87 @@
-"""What the numbers say, in words that are worked out from them."""
+"""The sentences of a card, computed from its numbers."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from mecheval.cards.facts import Emerged, Line
+from mecheval.cards.facts import EmergenceStep, Line
 from mecheval.interventions.grid import layer_of
 from mecheval.interventions.verdict import Thresholds
-from mecheval.report import labels as names
+from mecheval.report import labels
 
 Row = Mapping[str, Any]
-HOLDS = Thresholds().holds  # the share from which a verdict, too, says that a token holds the information
-JOINED = ("value", "next_key")  # where a short convolution can have taken the key
+HOLDS = Thresholds().holds  # a verdict, too, says from this share on that a token holds the key
+JOINED = ("value", "next_key")  # tokens to which a short convolution can carry the key
 
 
-def did(line: Line) -> str:
-    """How well it recalls one task, and how."""
-    task = names.task(line.task)
+def summary(line: Line) -> str:
+    """Say how well one task is solved, and how."""
+    task = labels.task(line.task)
     if line.accuracy is None:
-        return f"On {task}: no number, since it is {line.state}."
-    right = f"On {task} it answers {line.accuracy.value:.1%} right"
+        return f"On {task} there is no accuracy: it is {line.state}."
+    accuracy = f"On {task} it answers {line.accuracy.value:.1%} of the documents correctly"
     if not line.mechanism:
-        return f"{right}; no interventions were measured."
+        return f"{accuracy}; no interventions were measured."
     if not line.solved:
-        return f"{right}: not solved, so that there is no mechanism to name."
-    seeds = names.seed_count(line.agree, line.judged)
-    return f"{right}, by {line.mechanism} ({seeds}): it {line.meaning}."
+        return f"{accuracy}: the task is not solved, so there is no mechanism to name."
+    seeds = labels.seed_count(line.agree, line.judged)
+    return f"{accuracy}, by {line.mechanism} ({seeds}): it {line.meaning}."
 
 
-def located(cells: Sequence[Row]) -> str:
-    """Which token holds the key's information, from layer to layer."""
-    stream = [site for site in _sites(cells) if site.endswith("block_in") or site == "final_in"]
-    said = [f"{_place(site)}, {_held(_at(cells, site))}" for site in stream]
-    return f"Where the key's information is: {'; '.join(said)}." if said else ""
+def location(cells: Sequence[Row]) -> str:
+    """Say which token holds the key's information at the input of each layer."""
+    places = []
+    for site, shares in _by_site(cells).items():
+        if site.startswith("blocks.") and site.endswith("block_in"):
+            places.append(f"at the input of layer {layer_of(site)} by {_holders(shares)}")
+        elif site.endswith("block_in") or site == "final_in":
+            places.append(f"after the last layer by {_holders(shares)}")
+    return f"The key's information is held {'; '.join(places)}." if places else ""
 
 
-def convolved(cells: Sequence[Row]) -> list[str]:
-    """What restoring behind each short convolution brings back, and at which token."""
-    return [_convolved(site, _at(cells, site)) for site in _sites(cells) if site.endswith("conv_out")]
+def convolutions(cells: Sequence[Row]) -> list[str]:
+    """Say what restoring the output of each short convolution brings back, and at which token."""
+    sites = _by_site(cells)
+    return [_convolution(site, sites[site]) for site in sites if site.endswith("conv_out")]
 
 
-def emerged(found: Sequence[Emerged]) -> str:
-    """When it came about."""
-    said = [f"seed {one.seed} at step {one.step:,} ({one.role.replace('_', ' ')})" for one in found]
-    return f"Half of the lost likelihood first comes back at the last layer's input: {', '.join(said)}." if said else ""
+def emergence(steps: Sequence[EmergenceStep]) -> str:
+    """Say when the mechanism emerged in each seed."""
+    seeds = [f"seed {step.seed} at step {step.step:,} ({_word(step.role)})" for step in steps]
+    if not seeds:
+        return ""
+    start = "The input of the last layer first restores half of the lost likelihood in"
+    return f"{start} {', '.join(seeds)}."
 
 
-def _place(site: str) -> str:
-    """Of an input of a block, or of what is behind the last."""
-    return f"at the input of layer {site.split('.')[1]}" if site.startswith("blocks.") else "behind the last layer"
-
-
-def _convolved(site: str, shares: Mapping[str, float]) -> str:
-    best = max(JOINED, key=lambda role: shares.get(role, 0.0))
-    share, at_key = shares.get(best, 0.0), shares.get("key", 0.0)
-    place = f"restoring {site.rpartition('.')[2]} at the {_word(best)}"
-    said = f"Layer {layer_of(site)}: {place} brings {_percent(share)} back, at the key itself {_percent(at_key)}"
+def _convolution(site: str, shares: Mapping[str, float]) -> str:
+    role = max(JOINED, key=lambda role: shares.get(role, 0.0))
+    share, at_key = shares.get(role, 0.0), shares.get("key", 0.0)
+    place = f"restoring {site.rpartition('.')[2]} at the {_word(role)}"
+    amounts = f"brings back {_percent(share)}, at the key itself {_percent(at_key)}"
+    result = f"Layer {layer_of(site)}: {place} {amounts}"
     if share >= HOLDS:
-        return f"{said}: recall depends on the short convolution, which has brought the key to the {_word(best)}."
-    return f"{said}: no sign that the key is carried on by the short convolution."
+        carried = f"which has carried the key to the {_word(role)}"
+        return f"{result}. Recall depends on the short convolution, {carried}."
+    return f"{result}. Nothing shows that the short convolution carries the key on."
 
 
-def _held(shares: Mapping[str, float]) -> str:
+def _holders(shares: Mapping[str, float]) -> str:
     ordered = sorted(shares.items(), key=lambda item: -item[1])
-    holders = [f"the {_word(role)} ({_percent(share)})" for role, share in ordered if share >= HOLDS]
-    return " and ".join(holders) or f"no one token (most the {_word(ordered[0][0])}, {_percent(ordered[0][1])})"
+    holders = [f"the {_word(role)} ({_percent(x)})" for role, x in ordered if x >= HOLDS]
+    role, most = ordered[0]
+    return " and ".join(holders) or f"no single token (most by the {_word(role)}, {_percent(most)})"
+
+
+def _by_site(cells: Sequence[Row]) -> dict[str, dict[str, float]]:
+    """Return the restored share by site and role."""
+    shares: dict[str, dict[str, float]] = {}
+    for cell in cells:
+        shares.setdefault(cell["site"], {})[cell["role"]] = cell["value"]
+    return shares
 
 
 def _percent(share: float) -> str:
-    return f"{round(share, 2) + 0.0:.0%}"  # no −0
-
-
-def _at(cells: Sequence[Row], site: str) -> dict[str, float]:
-    return {cell["role"]: cell["value"] for cell in cells if cell["site"] == site}
-
-
-def _sites(cells: Sequence[Row]) -> list[str]:
-    return list(dict.fromkeys(cell["site"] for cell in cells))
+    return f"{round(share, 2) + 0.0:.0%}"  # adding 0.0 turns −0 into 0
 
 
 def _word(role: str) -> str:

@@ -1,4 +1,4 @@
-"""Whose card it is: a class in a file, a name with options, or a class that is in no file."""
+"""The mixer that a card is about: a class in a file, a name, or a class without a file."""
 
 import inspect
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,47 +24,48 @@ from mecheval.runs.experiment import Experiment
 
 @dataclass(frozen=True)
 class Subject:
-    """`architecture` is what experiments call it, `plugins` are what a worker runs first. `known` is the checksum of a
-    class that is in no file: no other process can have it, so that it is trained in this one."""
+    """A mixer as experiments name it, with the plug-in files that a worker imports first.
+
+    `checksums` is set for a class that is in no file: no other process can import it, so its runs
+    are trained in this one.
+    """
 
     architecture: str
     plugins: tuple[str, ...] = ()
-    known: Mapping[str, str] = field(default_factory=dict)
+    checksums: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, what: str | type[Any], plugins: Sequence[str] = ()) -> "Subject":
-        """From `file.py:Class`, a name with options, or a class. Refused where it cannot be named or built."""
+    def of(cls, subject: str | type[Any], plugins: Sequence[str] = ()) -> "Subject":
+        """Resolve `file.py:Class`, a name with options, or a class; refuse what cannot be built."""
         if file := running_plugin():
-            raise InvalidInput(
-                f"card(…) in {file} must stand below \"if __name__ == '__main__':\", since each worker runs the file"
-            )
-        text = what if isinstance(what, str) else _in_file(what)
+            guard = "\"if __name__ == '__main__':\", since each worker runs the file"
+            raise InvalidInput(f"card(…) in {file} must stand below {guard}")
         for path in plugins:
             load_plugin(path)
-        if text is None:
-            assert isinstance(what, type)
-            register_class(what)
-            return cls(_shortest(what.__name__), tuple(plugins), {what.__name__: _checksum(what)})
-        return cls(_shortest(register_from_text(mixers, text)), (*plugins, *_own_file(text)))
-
-    @property
-    def here(self) -> bool:
-        """Whether only this process can train it."""
-        return bool(self.known)
+        text = subject if isinstance(subject, str) else _file_spec(subject)
+        if text is not None:
+            architecture = _shortest(register_from_text(mixers, text))
+            return cls(architecture, (*plugins, *_plugin_file(text)))
+        assert isinstance(subject, type)
+        register_class(subject)
+        name = subject.__name__
+        return cls(_shortest(name), tuple(plugins), {name: _checksum(subject)})
 
     @property
     def folder(self) -> str:
-        """Of its runs: another for other options, and for a file or class that was changed."""
+        """Return the name of its folder, which differs for other options and for changed code."""
         name = Spec.parse(self.architecture).name
-        with isolated_plugins(self.known):
+        with isolated_plugins(self.checksums):
             for path in self.plugins:
                 load_plugin(path)
-            made = {"architecture": self.architecture, "made": checksums()}
-        plain = self.architecture == name and not made["made"]
-        return name if plain else f"{name}-{digest(canonical_json(made))[:8]}"
+            code = checksums()
+        if self.architecture == name and not code:
+            return name
+        identity = canonical_json({"architecture": self.architecture, "made": code})
+        return f"{name}-{digest(identity)[:8]}"
 
     def check(self, experiment: Experiment) -> None:
-        """Before anything is trained: what breaks its promises would make every number false."""
+        """Validate the mixer before training: a defect would make every number wrong."""
         from mecheval.models.build import build_model
         from mecheval.models.check import check_architecture
         from mecheval.models.check_model import check_whole
@@ -76,37 +77,46 @@ class Subject:
             raise InvalidInput(str(error).splitlines()) from error
         try:
             build_model(experiment.model, experiment.task.vocab_size)
-        except Exception as error:  # a stranger's code, longer than it was checked at
+        except Exception as error:  # third-party code, at a larger size than it was checked at
             size = f"d_model={experiment.model.d_model} and max_len={experiment.model.max_len}"
-            raise InvalidInput(f"{self.architecture} must be built with {size}; it raised {error!r}") from error
+            problem = f"{self.architecture} cannot be built with {size}: it raised {error!r}"
+            raise InvalidInput(problem) from error
 
 
 def _shortest(text: str) -> str:
     return ModelConfig(architecture=text).architecture
 
 
-def _own_file(text: str) -> tuple[str, ...]:
-    """The file and the class that a worker registers, if there is a file; its options come with the experiment."""
-    path, found, rest = text.partition(".py:")
-    return (f"{Path(path).resolve()}.py:{rest.partition(':')[0]}",) if found else ()
+def _plugin_file(text: str) -> tuple[str, ...]:
+    """Return `file.py:Class` for a worker to register; options come with the experiment."""
+    path, separator, rest = text.partition(".py:")
+    if not separator:
+        return ()
+    return (f"{Path(path).resolve()}.py:{rest.partition(':')[0]}",)
 
 
-def _in_file(cls: type[Any]) -> str | None:
-    """`file.py:Class`, where a file by itself defines the class; a module of a package does not run by itself."""
+def _file_spec(cls: type[Any]) -> str | None:
+    """Return `file.py:Class` if the file runs on its own, which a module of a package does not."""
     try:
         file = inspect.getsourcefile(cls)
-    except (TypeError, OSError):  # a notebook, or text that was executed
+    except (TypeError, OSError):  # defined in a notebook, or by `exec`
         return None
-    alone = "." not in cls.__module__ and cls.__qualname__ == cls.__name__
-    return f"{file}:{cls.__name__}" if file and alone and Path(file).is_file() else None
+    standalone = "." not in cls.__module__ and cls.__qualname__ == cls.__name__
+    return f"{file}:{cls.__name__}" if file and standalone and Path(file).is_file() else None
 
 
 def _checksum(cls: type[Any]) -> str:
-    """Of what a class and those beside it that it inherits from do, since there is no text of them: changed in a
-    notebook, it is another."""
-    parts = [part for base in cls.__mro__ if base.__module__ == cls.__module__ for part in vars(base).values()]
-    codes = [part.__code__ for part in parts if inspect.isfunction(part)]
-    return digest(canonical_json([text for code in codes for text in _texts(code)]))
+    """Return the checksum of the bytecode of a class and of its bases in the same module.
+
+    A class without a file has no source text; redefined in a notebook, it gets another checksum.
+    """
+    texts: list[str] = []
+    for base in cls.__mro__:
+        if base.__module__ == cls.__module__:
+            for attribute in vars(base).values():
+                if inspect.isfunction(attribute):
+                    texts += _texts(attribute.__code__)
+    return digest(canonical_json(texts))
 
 
 def _texts(code: CodeType) -> Iterator[str]:

@@ -1,43 +1,81 @@
-"""The command line: parse, one call, print. Errors are lines on stderr, and every command has its exit code."""
+"""The typer application and what its commands share: options, exit codes, error lines, JSON."""
 
 import json
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from io import TextIOWrapper
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
 from mecheval.core.errors import Interrupted, InvalidInput, MechevalError
 
-app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+# in the order in which a new reader needs them
+COMMANDS = {
+    "demo": "Train seven architectures and say how each of them recalls.",
+    "card": "Write a one-page mechanism card for a mixer.",
+    "run": "Run one experiment: train, measure and save.",
+    "intervene": "Restore clean activations in corrupted documents of a run.",
+    "runs": "List the runs in a folder with their status and accuracy.",
+    "results": "Print every measurement of every run, or query them by SQL.",
+    "compare": "Test whether groups of runs differ by more than their seeds.",
+    "sweep": "Run all experiments of a recipe, show their status, or retry.",
+    "figure": "Draw a figure from the runs of a sweep.",
+    "report": "Write one self-contained page about folders of runs.",
+    "claims": "Test the paper's claims on these runs.",
+    "keep": "Archive what runs measured, without their weights.",
+    "list": "List everything that can be named, with every option.",
+    "show": "Show a task's data, a model's cost or a model's sites.",
+    "sample": "Print documents with roles, corrupted twins and trees.",
+    "check": "Validate a task, mixer or model, built-in or third-party.",
+}
+
+
+class OrderedGroup(TyperGroup):
+    """Lists commands and sub-apps in the order of COMMANDS, each with its line there as help."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        order = [*COMMANDS, *self.commands]
+        self.commands = dict(sorted(self.commands.items(), key=lambda item: order.index(item[0])))
+        for name, command in self.commands.items():
+            command.short_help = COMMANDS.get(name)
+            command.help = command.help or command.short_help
+
+
+app = typer.Typer(cls=OrderedGroup, add_completion=False, rich_markup_mode=None)
+app.pretty_exceptions_enable = False
 
 Json = Annotated[bool, typer.Option("--json", help="print JSON for programs")]
-Plugins = Annotated[
-    list[Path] | None, typer.Option("--plugin", metavar="FILE.py", help="run this file first; it may register")
-]
+_PLUGIN = "Python file to import first; it may register tasks, mixers, models, recipes, …"
+Plugins = Annotated[list[Path] | None, typer.Option("--plugin", metavar="FILE.py", help=_PLUGIN)]
 
 
 def whole(text: str | int) -> int:
+    """Parse an integer option."""
     try:
         return int(text)
     except ValueError as error:
         raise typer.BadParameter(f"{text!r} must be an integer") from error
 
 
-Seed = Annotated[int, typer.Option(parser=whole, metavar="INTEGER", help="which data set")]
+Seed = Annotated[int, typer.Option(parser=whole, metavar="INTEGER", help="seed of the data set")]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs one command and returns its exit code; errors are lines on stderr, `--debug` shows where they come from."""
+    """Run one command and return its exit code.
+
+    Errors are lines on stderr; `--debug` adds the traceback.
+    """
     words = sys.argv[1:] if arguments is None else list(arguments)
-    asked = [word for word in words if word != "--debug"] or ["--help"]
+    command = [word for word in words if word != "--debug"] or ["--help"]
     try:
-        return int(app(asked, standalone_mode=False, prog_name="mecheval") or 0)
+        return int(app(command, standalone_mode=False, prog_name="mecheval") or 0)
     except typer.Abort:
         print("interrupted", file=sys.stderr)
         return Interrupted.exit_code
@@ -51,46 +89,57 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def script() -> None:
+    """Run the command in `sys.argv` and exit."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
-            stream.reconfigure(errors="replace")  # a terminal without – and → gets question marks, not a traceback
+            # a terminal that cannot encode – and → gets question marks, not a traceback
+            stream.reconfigure(errors="replace")
     sys.exit(main())
 
 
-def _print_version(asked: bool) -> bool:
-    if asked:
+def command_names() -> list[str]:
+    """List every command in reading order, a sub-command as `show task`, without hidden aliases."""
+    return list(_visible(typer.main.get_group(app)))
+
+
+def _visible(group: TyperGroup) -> Iterator[str]:
+    for name, command in group.commands.items():
+        if isinstance(command, TyperGroup):
+            yield from (f"{name} {inner}" for inner in _visible(command))
+        elif not command.hidden:
+            yield name
+
+
+def _print_version(requested: bool) -> bool:
+    if requested:
         from mecheval import __version__
 
         print(__version__)
         raise typer.Exit
-    return asked
+    return requested
+
+
+_VERSION = typer.Option("--version", callback=_print_version, is_eager=True, help="print it")
 
 
 @app.callback(epilog="Example: mecheval sample recall:pairs=4,vocab=32 -n 2")
 def mecheval(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="print the version")
-    ] = False,
+    version: Annotated[bool, _VERSION] = False,
     debug: Annotated[bool, typer.Option("--debug", help="show the traceback of an error")] = False,
 ) -> None:
-    """How does a sequence-model architecture recall, and not only whether."""
+    """Find out whether a sequence-model architecture recalls, and how."""
 
 
 def load(plugins: list[Path] | None) -> None:
+    """Import the files given by `--plugin`."""
     from mecheval.plugins import load_plugin
 
     for path in plugins or []:
         load_plugin(path)
 
 
-def build_task(text: str) -> Any:
-    from mecheval import plugins
-
-    return plugins.build_task(text)
-
-
 def all_of(*steps: Callable[[], Any]) -> list[Any]:
-    """What the steps return, or the problems of all of them at once."""
+    """Return the results of all steps, or raise the problems of all of them at once."""
     results: list[Any] = []
     problems: list[str] = []
     for step in steps:
@@ -104,6 +153,7 @@ def all_of(*steps: Callable[[], Any]) -> list[Any]:
 
 
 def drawing() -> AbstractContextManager[Any]:
+    """Show a spinner while documents are drawn."""
     from mecheval.terminal.tables import working
 
     return working("drawing documents (compiled on first use)")

@@ -1,9 +1,9 @@
-"""The mechanism card of a mixer."""
+"""`mecheval card`: the mechanism card of a mixer."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Argument, Option
 
 from mecheval.cli.app import Json, Plugins, app, print_json
 from mecheval.cli.sweep import Workers
@@ -12,84 +12,85 @@ from mecheval.core.errors import RunFailed
 if TYPE_CHECKING:
     from mecheval.cards.card import Card
 
+_SUBJECT = "file.py:Class, or the name of a mixer or an architecture, with options"
+
 
 @app.command(epilog="Example: mecheval card mamba:d_conv=2")
 def card(
-    subject: Annotated[
-        str, typer.Argument(metavar="SUBJECT", help="file.py:Class, a mixer or an architecture, with options")
-    ],
-    scale: Annotated[str, typer.Option(help="quick, small, laptop or paper")] = "quick",
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="where the folders of runs are")] = Path("runs"),
+    subject: Annotated[str, Argument(metavar="SUBJECT", help=_SUBJECT)],
+    scale: Annotated[str, Option(help="quick, small, laptop or paper")] = "quick",
+    out: Annotated[Path, Option("--out", metavar="DIR", help="parent of the runs")] = Path("runs"),
     workers: Workers = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="say what it would take, write nothing")] = False,
+    dry_run: Annotated[bool, Option("--dry-run", help="print the cost, write nothing")] = False,
     plugin: Plugins = None,
     as_json: Json = False,
 ) -> None:
-    """Says on one page how a mixer recalls, beside attention and Mamba; about ten minutes on two cores, then at once.
+    """Write a mechanism card: one page on how a mixer recalls, beside attention and Mamba.
 
-    It is examined, trained on both tasks, looked into and judged. The same command goes on after a kill.
+    The mixer is validated, trained on both tasks, intervened on and given a verdict: about ten
+    minutes on two cores. Rerun the same command to resume after a kill; a finished card opens at
+    once.
     """
     from mecheval.sweeps.sweep import SweepOptions
 
     options = SweepOptions() if workers is None else SweepOptions(workers=workers)
     files = [str(path) for path in plugin or []]
-    from mecheval.cards.card import card as made
+    from mecheval.cards.card import card as make_card
+    from mecheval.cards.card import prepare
     from mecheval.terminal import tables as terminal
+    from mecheval.terminal.sweep_view import sweep_progress
 
     if dry_run:
-        _print_estimate(subject, scale, out, options.workers, files, as_json)
+        plan = prepare(subject, scale, out, options.workers, files)
+        _print_estimate(plan, out, options.workers, as_json)
         return
-    found = made(subject, scale, out, options.workers, files)
+    with sweep_progress(options.workers) as watch:
+        result = make_card(subject, scale, out, options.workers, files, watch)
     if as_json:
-        print_json(found.to_dict())
+        print_json(result.to_dict())
     else:
         console = terminal.console()
-        console.print(
-            terminal.title(found.facts["shown"], f"scale {found.facts['scale']}"), _table(found), "", sep="\n"
-        )
-        console.print(*(found.folder / name for name in ("card.html", "card.md")), sep="\n", soft_wrap=True)
-    if found.failures:
-        raise RunFailed("\n".join(found.failures))
+        heading = terminal.title(result.facts["shown"], f"scale {result.facts['scale']}")
+        console.print(heading, _verdict_table(result), "", sep="\n")
+        for name in ("card.html", "card.md"):
+            console.print(result.folder / name, soft_wrap=True)
+    if result.failures:
+        raise RunFailed("\n".join(result.failures))
 
 
-def _table(found: "Card") -> Any:
-    from rich.table import Table
+def _verdict_table(result: "Card") -> Any:
     from rich.text import Text
 
-    from mecheval.report import labels as names
+    from mecheval.report import labels
+    from mecheval.terminal.tables import verdict_table, whole_percent
 
-    table = Table(box=None, pad_edge=False)
-    for name in ("task", "architecture"):
-        table.add_column(name, overflow="fold")
-    table.add_column("right answers", no_wrap=True, justify="right")
-    table.add_column("how it recalls")
-    for line in found.facts["lines"]:
-        right = "{value:.0%} [{low:.0%}, {high:.0%}]".format(**line["accuracy"]) if line["accuracy"] else line["state"]
-        seeds = f" ({names.seed_count(line['agree'], line['judged'])})" if line["judged"] else ""
-        how = Text.assemble((line["mechanism"] or "–", "bold"), seeds)
-        table.add_row(Text(names.task(line["task"])), Text(line["shown"]), right, how)
-    return table
+    rows = []
+    for line in result.facts["lines"]:
+        accuracy = whole_percent(line["accuracy"]) if line["accuracy"] else line["state"]
+        seeds = f" ({labels.seed_count(line['agree'], line['judged'])})" if line["judged"] else ""
+        mechanism = Text.assemble((line["mechanism"] or "–", "bold"), seeds)
+        rows.append((labels.task(line["task"]), line["shown"], accuracy, mechanism))
+    return verdict_table(["task", "architecture"], rows)
 
 
-def _print_estimate(subject: str, scale: str, out: Path, workers: int, files: list[str], as_json: bool) -> None:
-    from mecheval.cards.card import prepared
-    from mecheval.cards.work import home, to_run
+def _print_estimate(plan: Any, out: Path, workers: int, as_json: bool) -> None:
+    from mecheval.cards.experiments import card_folder, unfinished_runs
     from mecheval.sweeps.estimate import estimate
-    from mecheval.terminal import sweep_view as board
     from mecheval.terminal import tables as terminal
+    from mecheval.terminal.sweep_view import estimate_table
 
-    who, size, found = prepared(subject, scale, out, workers, files)
-    todo, total = to_run(found), sum(len(part.sweep.experiments) for part in found)
-    with terminal.working("measuring a few steps of every kind"):
-        taken = estimate(todo, workers)
-    folder = home(who, size, out)
+    mixer, size, sweeps = plan
+    folder, waiting = card_folder(mixer, size, out), unfinished_runs(sweeps)
+    total = sum(len(sweep.sweep.experiments) for sweep in sweeps)
+    with terminal.working("timing a few steps of every kind"):
+        cost = estimate(waiting, workers)
     if as_json:
-        counts = {"experiments": total, "finished": total - len(todo), "workers": workers}
-        print_json({"subject": who.architecture, "scale": size.name, "folder": str(folder), **counts, **vars(taken)})
+        record = {"subject": mixer.architecture, "scale": size.name, "folder": str(folder)}
+        counts = {"experiments": total, "finished": total - len(waiting), "workers": workers}
+        print_json({**record, **counts, **vars(cost)})
         return
     console = terminal.console()
-    console.print(terminal.title(who.architecture, f"scale {size.name}", str(folder)))
-    console.print(board.estimate_table(taken.groups))
-    console.print(
-        f"{total} experiments, {len(todo)} to run · at most about {terminal.clock(taken.seconds)} with {workers} workers"
-    )
+    console.print(terminal.title(mixer.architecture, f"scale {size.name}", str(folder)))
+    console.print(estimate_table(cost.groups))
+    left = f"at most about {terminal.clock(cost.seconds)} with {workers} workers"
+    console.print(f"{total} experiments, {len(waiting)} to run · {left}")

@@ -1,4 +1,4 @@
-"""The demo: seven architectures on a small task, trained, looked into and judged."""
+"""`mecheval demo`: train seven architectures on a small task and say how each of them recalls."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -15,22 +15,25 @@ if TYPE_CHECKING:
     from mecheval.runs.experiment import Experiment
 
 INTRODUCTION = (
-    "Seven architectures learn to recall. A document has some pairs of a key and a value, then one of the keys; the "
-    "right answer is its value. Each model trains until it answers 99 % of documents it has not seen, or for {steps:,} "
-    "steps. Then a key is corrupted, so that the answer is lost, and the clean activation is put back at one token "
-    "after another: where the answer comes back is where the model keeps what it knows.\n"
+    "Seven architectures learn to recall. A document has pairs of a key and a value, then one of "
+    "the keys again; the right answer is its value. Each model trains until it answers 99 % of "
+    "unseen documents correctly, or for {steps:,} steps. Then a key is corrupted, which loses the "
+    "answer, and the clean activation is restored at one token after another: where the answer "
+    "comes back is where the model keeps the information.\n"
 )
+_OUT = "folder of the runs  [default: runs/demo-SEED]"
 
 
 @app.command(epilog="Example: mecheval demo --seed 1")
 def demo(
     seed: Seed = 0,
-    out: Annotated[
-        Path | None, typer.Option("--out", metavar="DIR", help="where the runs are; runs/demo-SEED if left out")
-    ] = None,
+    out: Annotated[Path | None, typer.Option("--out", metavar="DIR", help=_OUT)] = None,
     workers: Workers = None,
 ) -> None:
-    """Trains seven architectures on a small recall task and says how each of them recalls; minutes on two cores."""
+    """Train seven architectures on a small recall task and say how each of them recalls.
+
+    Takes some minutes on two cores and writes a report.
+    """
     from mecheval.sweeps.recipe import get_experiments, get_scale
     from mecheval.sweeps.sweep import SweepOptions
 
@@ -50,11 +53,13 @@ def demo(
 
 
 def _introduce(experiment: "Experiment") -> None:
-    from mecheval.tasks import sample as records
+    """Explain the task and print a document of it."""
+    from mecheval.tasks.sample import sample
     from mecheval.terminal import tables as terminal
+    from mecheval.terminal.documents import document, legend
 
     console = terminal.console()
     console.print(INTRODUCTION.format(steps=experiment.train.total))
     with drawing():
-        (record,) = records.sample(experiment.task, 1, experiment.seed)
-    console.print(terminal.legend(), terminal.document(record, console.width), "", sep="\n")
+        (record,) = sample(experiment.task, 1, experiment.seed)
+    console.print(legend(), document(record, console.width), "", sep="\n")

@@ -53,6 +53,7 @@ def intervene(
     from mecheval.runs.finished import Run
     from mecheval.tasks.sample import sample
     from mecheval.terminal import grid_view, tables
+    from mecheval.terminal.documents import legend
 
     finished = Run(run)
     model, experiment = finished.load_model(), finished.experiment
@@ -76,7 +77,7 @@ def intervene(
     console = tables.console()
     console.print(tables.title(*names, f"{corrupt} corrupted by {kind}"))
     if record:
-        console.print(tables.legend(), "", sep="\n")
+        console.print(legend(), "", sep="\n")
         console.print(grid_view.heat_map(record, rows, metric, console.width))
         return
     console.print(grid_view.grid(rows, metric), "")

@@ -1,1 +1,1 @@
-"""What a terminal shows."""
+"""Displays for a terminal: progress, documents, tables, grids and sweeps."""

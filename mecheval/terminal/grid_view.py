@@ -11,8 +11,9 @@ from rich.table import Table
 from rich.text import Text
 
 from mecheval.tasks.sample import Record
+from mecheval.terminal.documents import coloured, folds, lettered
 from mecheval.terminal.live import REFRESH_SECONDS
-from mecheval.terminal.tables import NUMBERS, coloured, folds, lettered, with_interval
+from mecheval.terminal.tables import NUMBERS, with_interval
 
 Row = Mapping[str, Any]
 NONE = "–"

@@ -7,6 +7,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from mecheval.runs.experiment import Experiment
+from mecheval.terminal.tables import clock
 from mecheval.training.config import Row
 
 if TYPE_CHECKING:
@@ -29,8 +30,8 @@ class Pace:
 
     def at(self, step: int) -> str:
         speed = (step - self._first) / max(time.monotonic() - self._start, 1e-9)
-        left = round((self._total - step) / speed) if speed else 0
-        return f"{speed:.0f} steps/s · {left // 3600}:{left // 60 % 60:02}:{left % 60:02} left"
+        left = (self._total - step) / speed if speed else 0
+        return f"{speed:.0f} steps/s · {clock(left)} left"
 
 
 class Bar:

@@ -1,4 +1,4 @@
-"""A shelf of cards, made once."""
+"""Cards that several tests read, each made once."""
 
 from functools import cache
 
@@ -8,13 +8,13 @@ from support.card_runs import SOUND, THIRD_PARTY, made
 
 @pytest.fixture(scope="session")
 def shelf(tmp_path_factory):
-    """Where the cards are."""
+    """Return the folder of all cards."""
     return tmp_path_factory.mktemp("shelf")
 
 
 @pytest.fixture(scope="session")
 def of(shelf):
-    """The card of a stranger, or of whatever a text names."""
+    """Return a function that makes the card of a third-party mixer or of any named one."""
 
     @cache
     def named(name):

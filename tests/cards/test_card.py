@@ -1,4 +1,4 @@
-"""A card says what the runs say, of whatever mixer, and is made once."""
+"""A card agrees with its runs, whatever the mixer, and trains nothing twice."""
 
 import json
 import shutil
@@ -7,9 +7,11 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import pytest
+from mecheval.sweeps.job import Outcome
 from support.card_runs import MEAN, SOUND, THIRD_PARTY, alone, made
 from support.sweep_runs import Inline, results
 from support.tiny_scale import MICRO
@@ -18,11 +20,11 @@ from mecheval import Card, card
 from mecheval.cards.experiments import BASELINES, SEEDS, experiments
 from mecheval.cards.subject import Subject
 from mecheval.core.errors import InvalidInput
+from mecheval.core.spec import Spec
+from mecheval.paper.recipes import SCALES, named
 from mecheval.report.study import Study
 from mecheval.report.verdicts import verdicts
 from mecheval.runs.run import run
-from mecheval.sweeps.planned import Outcome
-from mecheval.sweeps.recipe import get_experiments, get_scale, scales
 
 SIZED = replace(MICRO, seeds=SEEDS)
 TESTS = Path(__file__).parents[1]
@@ -43,17 +45,18 @@ class Gru(nn.Module):
 
 
 def stamps(folder):
-    return {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file() and path.parent != folder}
+    """Return the time of the last change of every file in a run folder below a folder."""
+    files = [path for path in folder.rglob("*") if path.is_file() and path.parent != folder]
+    return {path: path.stat().st_mtime_ns for path in files}
 
 
-def test_the_card_of_a_built_in_says_what_the_recipes_give(of, tmp_path):
-    recall = [one for one in get_experiments("emergence", SIZED) if one.model.architecture == "attention"]
-    alike = [*recall, *SIZED.experiments("treecall", ["attention"])]
-    for one in alike:
-        run(one, tmp_path)
+def test_the_card_of_a_built_in_agrees_with_the_recipes(of, tmp_path):
+    for one in [*named("emergence").experiments(SIZED), *SIZED.experiments("treecall")]:
+        if one.model.architecture == "attention":
+            run(one, tmp_path)
     found = of("attention")
-    kept = {name: files for name, files in results(found.study.folder).items() if "-attention-" in name}
-    assert results(tmp_path) == kept
+    every = results(found.study.folder)
+    assert results(tmp_path) == {name: every[name] for name in every if "-attention-" in name}
     said = verdicts(Study.read(tmp_path)).set_index("task")
     for line in found.facts["lines"]:
         if line["architecture"] == "attention":
@@ -64,24 +67,27 @@ def test_the_card_of_a_built_in_says_what_the_recipes_give(of, tmp_path):
             assert (line["mechanism"], line["agree"], line["judged"]) == (mine["mechanism"], 3, 3)
 
 
-def test_a_baseline_is_not_its_own(of):
+def test_a_baseline_is_not_compared_with_itself(of):
     assert of("attention").facts["baselines"] == ["mamba"]
     assert of("Lstm").facts["baselines"] == list(BASELINES)
 
 
 @pytest.mark.parametrize("name", SOUND)
-def test_a_strangers_mixer_has_a_card_though_nobody_has_heard_of_it(name, of):
+def test_a_third_party_mixer_has_a_card(name, of):
     found = of(name)
     assert isinstance(found, Card)
-    assert [(line["task"].partition(":")[0], line["architecture"]) for line in found.facts["lines"]] == [
-        (task, architecture) for task in ("recall", "treecall") for architecture in (name, *BASELINES)
-    ]
+    lines = found.facts["lines"]
+    places = [(Spec.parse(line["task"]).name, line["architecture"]) for line in lines]
+    assert places == list(product(("recall", "treecall"), (name, *BASELINES)))
     assert all(line["outcomes"]["done"] == 3 for line in found.facts["lines"])
     assert [cost["architecture"] for cost in found.facts["costs"]] == [name, *BASELINES]
     assert found.facts["steps"][0]["ratio"] == 1
     assert repr(found) == f"Card('{name}', 'micro', recall: unsolved, treecall: unsolved)"
-    assert json.loads(json.dumps(found.to_dict(), allow_nan=False)) == json.loads(json.dumps(found.to_dict()))
-    for path, text in ((found.folder / "card.html", found.html), (found.folder / "card.md", found.markdown)):
+    assert json.loads(json.dumps(found.to_dict(), allow_nan=False)) == found.to_dict()
+    for path, text in (
+        (found.folder / "card.html", found.html),
+        (found.folder / "card.md", found.markdown),
+    ):
         assert path.read_text(encoding="utf-8") == text
         assert name in text
     assert found.verdicts["mechanism"].tolist() == ["unsolved"] * 6
@@ -98,7 +104,7 @@ def test_a_whole_model_without_sites_has_a_card_without_a_verdict(shelf, tmp_pat
     assert "| Gru |" in found.markdown
 
 
-def test_mixing_weights_are_on_the_card_of_who_has_them(of):
+def test_mixing_weights_are_on_the_card_of_a_mixer_that_defines_them(of):
     looks = of("Window").facts["looks"]
     assert {(look["layer"], look["from_role"]) for look in looks} >= {(0, "query"), (1, "query")}
     assert all(0 <= look["share"] <= look["most"] <= 1 + 1e-9 for look in looks)
@@ -134,13 +140,12 @@ def test_other_options_and_a_changed_file_have_cards_of_their_own(of, shelf, tmp
     assert len(started) == 6
 
 
-def test_a_killed_card_goes_on_where_it_was(of, shelf, tmp_path):
+def test_a_killed_card_resumes(of, shelf, tmp_path):
     of("Lstm")
     shutil.copytree(shelf / "card-baselines-micro", tmp_path / "card-baselines-micro")
     subject = f"{THIRD_PARTY / 'lstm.py'}:Lstm"
-    words = (
-        f"from micro import MICRO; from mecheval import card; card({subject!r}, MICRO, {str(tmp_path)!r}, workers=2)"
-    )
+    call = f"card({subject!r}, MICRO, {str(tmp_path)!r}, workers=2)"
+    words = f"from support.tiny_scale import MICRO; from mecheval import card; {call}"
     launcher = subprocess.Popen([sys.executable, "-c", words], cwd=TESTS, stderr=subprocess.DEVNULL)
     folder = tmp_path / of("Lstm").folder.name
     try:
@@ -179,7 +184,8 @@ def test_runs_that_diverge_are_on_the_card(shelf):
 
 
 def test_a_subject_all_of_whose_runs_diverge_has_a_card_that_says_so(shelf):
-    size = replace(MICRO.recall, rates={**dict.fromkeys(BASELINES, (1e-2,)), "linear_attention": (1e9,)})
+    rates = {**dict.fromkeys(BASELINES, (1e-2,)), "linear_attention": (1e9,)}
+    size = replace(MICRO.recall, rates=rates)
     wild = replace(MICRO, recall=size, treecall=replace(size, options=MICRO.treecall.options))
     found, _ = made("linear_attention:feature_dim=4", shelf, wild)
     assert found.verdicts["accuracy"].isna().tolist() == [True, False, False] * 2
@@ -187,11 +193,13 @@ def test_a_subject_all_of_whose_runs_diverge_has_a_card_that_says_so(shelf):
     assert found.html.count("diverged") > 6
 
 
-def test_runs_that_fail_are_told_and_the_card_is_partial(shelf, of, monkeypatch):
+def test_failed_runs_are_listed_and_the_card_is_partial(shelf, of, monkeypatch):
     class Unlucky(Inline):
         def start(self, job):
-            bad = job.record["seed"] == 1
-            self._outcomes.append((job, Outcome("error", "no <luck>"))) if bad else super().start(job)
+            if job.experiment["seed"] == 1:
+                self._outcomes.append((job, Outcome("error", "no <luck>")))
+            else:
+                super().start(job)
 
     of("attention")
     with alone():
@@ -222,13 +230,14 @@ def test_a_class_that_is_in_no_file_is_trained_in_this_process(shelf):
     first, started = made(defined(0), shelf)
     assert started == [], "no worker was asked"
     assert first.facts["in_this_process"]
-    assert "is in no file" in first.html
+    assert "is not defined in a file" in first.html
     assert [line["outcomes"]["done"] for line in first.facts["lines"]] == [3] * 6
     before = stamps(first.folder)
     assert made(defined(0), shelf)[0].facts == first.facts
     assert stamps(first.folder) == before
     with alone():
-        assert Subject.of(defined(0)).folder != Subject.of(defined(1)).folder, "changed, it is another"
+        first, second = Subject.of(defined(0)).folder, Subject.of(defined(1)).folder
+    assert first != second, "a changed class is another subject"
 
 
 def test_a_class_in_a_file_is_the_same_as_its_name(of, shelf, monkeypatch):
@@ -242,21 +251,24 @@ def test_a_class_in_a_file_is_the_same_as_its_name(of, shelf, monkeypatch):
 
 def test_a_script_that_its_workers_would_run_again_is_refused(tmp_path):
     script = tmp_path / "script.py"
-    script.write_text((THIRD_PARTY / "lstm.py").read_text() + "\nimport mecheval\nmecheval.card(Lstm)\n")
+    mixer = (THIRD_PARTY / "lstm.py").read_text()
+    script.write_text(f"{mixer}\nimport mecheval\nmecheval.card(Lstm)\n")
     done = subprocess.run([sys.executable, script], cwd=tmp_path, capture_output=True, text=True)
-    assert "script.py must stand below \"if __name__ == '__main__':\"" in done.stderr.splitlines()[-1]
+    last = done.stderr.splitlines()[-1]
+    assert "script.py must stand below \"if __name__ == '__main__':\"" in last
     assert [path.name for path in tmp_path.iterdir() if path.name != "__pycache__"] == ["script.py"]
 
 
-@pytest.mark.parametrize("scale", scales.names())
-def test_a_card_has_three_seeds_of_the_widest_models_and_watches_one_task(scale):
-    every = experiments(get_scale(scale), BASELINES)
+@pytest.mark.parametrize("scale", SCALES)
+def test_a_card_has_three_seeds_of_the_widest_models_and_grids_on_one_task(scale):
+    every = experiments(SCALES[scale], BASELINES)
     assert {one.seed for one in every} == {0, 1, 2}
     assert len({one.model.d_model for one in every}) == 1
     assert len({one.key for one in every}) == len(every)
     for one in every:
-        watched = one.task.startswith("recall")
-        grids = one.train.total // one.eval.every // one.eval.grid_every if one.eval.grid_every else 0
+        watched = one.task_spec.startswith("recall")
+        evaluations, every_so_many = one.train.total // one.eval.every, one.eval.grid_every
+        grids = evaluations // every_so_many if every_so_many else 0
         assert (20 <= grids <= 39) if watched else grids == 0
 
 

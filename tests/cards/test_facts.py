@@ -1,4 +1,4 @@
-"""Which run is looked into, and what is read off many."""
+"""A card reads its lines from many runs and measures in the best of them."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ DEV = {(1e-3, 0): 0.2, (1e-3, 1): 0.95, (3e-3, 0): 0.8, (3e-3, 1): 0.9, (3e-3, 2
 
 @pytest.fixture
 def study(tmp_path):
-    """Two rates, the better of which has not the best run; what is better on dev is worse on test; one run diverged."""
+    """Make runs at two rates, the better without the best run; better on dev is worse on test."""
     every = {(lr, seed): experiment(lr=lr, seed=seed) for lr, seed in DEV}
     lost = experiment(lr=1e-2)
     planned(tmp_path, "card", [*every.values(), lost])
@@ -22,7 +22,7 @@ def study(tmp_path):
     return Study.read(tmp_path)
 
 
-def test_the_run_that_dev_likes_most_is_looked_into(study):
+def test_the_best_run_on_dev_is_measured(study):
     found = best_runs(study, "attention")
     assert [path.name for path in found.values()] == [experiment(lr=3e-3, seed=1).name]
     assert best_runs(study, "mamba") == {}
@@ -48,5 +48,8 @@ def test_folders_are_joined_as_if_they_were_one(study, tmp_path_factory):
     assert joined.folder == study.folder
     assert joined.counts == {"done": 6, "diverged": 1, "failed": 0, "missing": 0}
     assert len(joined.rows) == len(study.rows) + 6
-    assert [line.architecture for line in lines(joined, ["mamba", "attention"])] == ["mamba", "attention"]
+    assert [line.architecture for line in lines(joined, ["mamba", "attention"])] == [
+        "mamba",
+        "attention",
+    ]
     assert joined.runs["model.d_model"].dtype == study.runs["model.d_model"].dtype

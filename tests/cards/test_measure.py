@@ -1,17 +1,27 @@
-"""What is measured beside the runs, of a model that has learned: where the answer comes back, and what it costs."""
+"""In a model that has learned, a card measures where the answer comes back and what it costs."""
 
 import pytest
 from support.card_runs import THIRD_PARTY, alone
 
-from mecheval.cards.measured import FILE, examined
+from mecheval.cards.measure import FILE, load_or_measure
 from mecheval.models.registries import mixers
 from mecheval.plugins import register_from_text
 from mecheval.runs.experiment import Experiment
 from mecheval.runs.finished import Run
 from mecheval.runs.run import run
 
-FIELDS = {"task": "recall:pairs=2,vocab=8", "model.d_model": 32, "model.max_len": 256, "train.batch": 64}
-FIELDS |= {"model.init.linear": 3.0, "model.init.embedding": 5.0, "train.lr": 1e-2, "train.steps": 600}
+FIELDS = {
+    "task": "recall:pairs=2,vocab=8",
+    "model.d_model": 32,
+    "model.max_len": 256,
+    "train.batch": 64,
+}
+FIELDS |= {
+    "model.init.linear": 3.0,
+    "model.init.embedding": 5.0,
+    "train.lr": 1e-2,
+    "train.steps": 600,
+}
 FIELDS |= {"train.stop": 0.9, "eval.every": 25, "eval.documents": 128, "eval.grid_documents": 64}
 
 
@@ -21,14 +31,14 @@ def experiment(architecture):
 
 @pytest.fixture(scope="module")
 def learned(tmp_path_factory):
-    """A gated recurrence that recalls, examined beside the baselines; its model, too."""
+    """Train a gated recurrence that recalls, and measure it beside the baselines."""
     out = tmp_path_factory.mktemp("learned")
     with alone():
         own = experiment(register_from_text(mixers, f"{THIRD_PARTY / 'gated.py'}:GatedRecurrence"))
         folder = run(own, out).folder
         every = [own, experiment("attention"), experiment("mamba")]
-        found = examined({own.task: folder}, every, out)
-        yield found, Run(folder).load_model(), {"best": {own.task: folder}, "experiments": every, "folder": out}
+        arguments = {"best": {own.task_spec: folder}, "experiments": every, "folder": out}
+        yield load_or_measure(**arguments), Run(folder).load_model(), arguments
 
 
 def test_every_site_that_need_not_be_materialised_is_in_the_heat_map(learned):
@@ -65,12 +75,12 @@ def test_a_step_is_timed_as_a_ratio_and_to_itself_it_is_one(learned):
 
 
 def test_what_was_measured_is_kept_as_long_as_the_runs_are_the_same(learned):
-    found, _, asked = learned
-    file = asked["folder"] / FILE
+    found, _, arguments = learned
+    file = arguments["folder"] / FILE
     before = file.read_bytes()
-    assert examined(**asked) == found
+    assert load_or_measure(**arguments) == found
     assert file.read_bytes() == before
     file.write_bytes(before[: len(before) // 2])
-    again = examined(**asked)
+    again = load_or_measure(**arguments)
     assert (again.cells, again.looks, again.costs) == (found.cells, found.looks, found.costs)
     assert again.steps != found.steps, "time was measured again"

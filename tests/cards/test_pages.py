@@ -1,29 +1,29 @@
-"""The card as a page and as Markdown: whole, quiet, and the same as its numbers."""
+"""The card as a page and as Markdown is complete, safe, and agrees with its numbers."""
 
 import re
 from dataclasses import replace
 
 import pytest
+from mecheval.paper.beyond import emergence
 from report.test_page import CHROMIUM, browsed, outside
 from support.card_runs import MEAN, made
 from support.made_runs import behaviour, experiment, finished, grid, verdict
 
-from mecheval.cards.facts import Emerged, emerged
+from mecheval.cards.facts import EmergenceStep, emergence_steps
 from mecheval.report.study import Study
-from mecheval.report.training_figures import emergence
 
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>|`*"
 
 
 @pytest.fixture(scope="module")
 def hostile(shelf):
-    """The card of a mixer with a name that would act if it could."""
+    """Make the card of a mixer whose name is markup."""
     return made(f'{MEAN}:note="{HOSTILE}"', shelf)[0]
 
 
 @pytest.fixture(scope="module")
 def solved(of):
-    """A card with something inside: what would be seen in a model that recalls."""
+    """Make a card with the cells of a model that recalls."""
     found = of("Window")
     tasks = list(found.facts["where"])
     shares = {"key": 0.1, "value": 0.875, "next_key": -0.25, "divider": 0.0, "query": 1.1}
@@ -35,7 +35,8 @@ def solved(of):
         for site in sites
         for role, share in shares.items()
     ]
-    return replace(found, facts={**found.facts, "cells": cells, "where": dict.fromkeys(tasks, "It is here.")})
+    where = dict.fromkeys(tasks, "It is here.")
+    return replace(found, facts={**found.facts, "cells": cells, "where": where})
 
 
 def test_nothing_on_the_page_is_fetched(hostile, solved):
@@ -49,7 +50,7 @@ def test_a_name_cannot_act_on_the_page(hostile):
         assert "<script>alert" not in text
         assert "<img src=x" not in text
     assert "&lt;script&gt;alert(1)" in hostile.html
-    assert hostile._repr_html_().count("<") == 2, "a frame, and everything else inside its attribute"
+    assert hostile._repr_html_().count("<") == 2, "a frame with everything in an attribute"
 
 
 def test_a_name_cannot_act_in_markdown(hostile):
@@ -89,10 +90,11 @@ def test_the_emergence_of_a_model_that_learned_is_drawn(tmp_path):
     rows = behaviour(0.9, 0.8)
     for step in (50, 100):
         rows += grid(0.8, 0.1, shares, split="dev", step=step)
-    curve = [{"step": step, "loss": 1.0, "accuracy": 0.5, "gradient_norm": 0.5} for step in (50, 100)]
+    point = {"loss": 1.0, "accuracy": 0.5, "gradient_norm": 0.5}
+    curve = [{"step": step, **point} for step in (50, 100)]
     finished(tmp_path, one, rows, said=verdict(), curve=curve)
     study = Study.read(tmp_path)
-    assert emerged(study, "attention") == [Emerged(seed=0, role="value", step=50)]
+    assert emergence_steps(study, "attention") == [EmergenceStep(seed=0, role="value", step=50)]
     sheet = emergence(study)
     assert set(sheet.table()["series"]) == {"key", "value", "next key", "query", "training"}
     sheet.picture()

@@ -7,15 +7,14 @@ import pytest
 from pandas import DataFrame
 
 from mecheval.cards import sentences
-from mecheval.cards.caveats import Evidence, caveats
-from mecheval.cards.facts import Emerged, Line, Number
+from mecheval.cards.caveats import caveats
+from mecheval.cards.facts import EmergenceStep, Estimate, Line
 from mecheval.report.study import Study
 
 TASK = "recall:pairs=4,vocab=64"
-SURE = Number(0.995, 0.99, 1.0, 512, 3)
-RATES = tuple(
-    {"rate": rate, "dev_accuracy": 0.5, "state": "measured", "chosen": rate == 3e-3} for rate in (1e-3, 3e-3, 1e-2)
-)
+SURE = Estimate(0.995, 0.99, 1.0, 512, 3)
+RATE = {"dev_accuracy": 0.5, "state": "measured"}
+RATES = tuple({"rate": rate, **RATE, "chosen": rate == 3e-3} for rate in (1e-3, 3e-3, 1e-2))
 LINE = Line(
     task=TASK,
     architecture="Mine",
@@ -34,11 +33,23 @@ LINE = Line(
     rates=RATES,
     outcomes={"done": 9, "diverged": 0, "failed": 0, "missing": 0},
 )
-COST = {"architecture": "Mine", "parameters_without_embedding": 100, "state_bytes": [{"tokens": 64, "value": 1}]}
+COST = {
+    "architecture": "Mine",
+    "parameters_without_embedding": 100,
+    "state_bytes": [{"tokens": 64, "value": 1}],
+}
 
 
 def cell(site, role, value):
-    return {"task": TASK, "site": site, "role": role, "value": value, "low": value, "high": value, "n": 320}
+    return {
+        "task": TASK,
+        "site": site,
+        "role": role,
+        "value": value,
+        "low": value,
+        "high": value,
+        "n": 320,
+    }
 
 
 INSIDE = [cell("blocks.0.mixer.head_out", "value", 0.9)]
@@ -47,10 +58,10 @@ INSIDE = [cell("blocks.0.mixer.head_out", "value", 0.9)]
 def said(line=LINE, others=(), cells=INSIDE, costs=(COST, {**COST, "architecture": "attention"})):
     runs = DataFrame([{"model.d_model": 64, "model.layers": 2, "task": TASK}])
     study = Study(Path(), "card", "quick", runs, DataFrame(), DataFrame())
-    return caveats(Evidence(study, [line], others, cells, costs))
+    return caveats(study, [line], others, cells, costs)
 
 
-def test_a_card_that_is_as_good_as_can_be_has_one_caveat():
+def test_a_perfect_card_has_one_caveat():
     (only,) = said()
     assert only.startswith("One scale: width 64, 2 layers, documents of at most 11 tokens.")
 
@@ -66,10 +77,16 @@ def test_a_card_that_is_as_good_as_can_be_has_one_caveat():
         ({"agree": 2}, "seeds disagree, 2 of 3 say induction"),
         ({"agree": 1, "judged": 1}, "1 seed at the chosen rate, fewer than 3"),
         ({"confidence": 0.7}, "only 70% of the resampled documents"),
-        ({"accuracy": Number(0.95, 0.85, 1.0, 512, 3)}, "only known to be 85% to 100%"),
-        ({"rate": 1e-2, "accuracy": replace(SURE, value=0.97)}, "0.01, is at the edge of those tried (0.001 to 0.01)"),
-        ({"rates": RATES[1:2]}, "one rate was tried, 0.003"),
-        ({"outcomes": {**LINE.outcomes, "diverged": 2, "failed": 1}}, "of 12 runs, 2 diverged, 1 failed"),
+        ({"accuracy": Estimate(0.95, 0.85, 1.0, 512, 3)}, "only known to be 85% to 100%"),
+        (
+            {"rate": 1e-2, "accuracy": replace(SURE, value=0.97)},
+            "0.01, is at the edge of those tried (0.001 to 0.01)",
+        ),
+        ({"rates": RATES[1:2]}, "only one rate was tried, 0.003"),
+        (
+            {"outcomes": {**LINE.outcomes, "diverged": 2, "failed": 1}},
+            "of 12 runs, 2 diverged, 1 failed",
+        ),
     ],
 )
 def test_what_speaks_against_a_card_is_said(changed, words):
@@ -80,9 +97,20 @@ def test_what_speaks_against_a_card_is_said(changed, words):
 @pytest.mark.parametrize(
     ("evidence", "words"),
     [
-        ({"others": [replace(LINE, shown="Attention", mechanism="unsolved")]}, "Attention has not solved it"),
+        (
+            {"others": [replace(LINE, shown="Attention", mechanism="unsolved")]},
+            "Attention has not solved it",
+        ),
         ({"cells": [cell("blocks.0.block_in", "key", 1.0)]}, "no sites inside"),
-        ({"costs": [COST, {**COST, "architecture": "mamba", "parameters_without_embedding": 400}]}, "0.25 times"),
+        (
+            {
+                "costs": [
+                    COST,
+                    {**COST, "architecture": "mamba", "parameters_without_embedding": 400},
+                ]
+            },
+            "0.25 times",
+        ),
         ({"costs": [{**COST, "state_bytes": []}]}, "state is unknown"),
     ],
 )
@@ -90,46 +118,55 @@ def test_what_speaks_against_what_is_around_it_is_said(evidence, words):
     assert any(words in caveat for caveat in said(**evidence))
 
 
-def test_a_rate_at_the_edge_does_not_matter_to_who_makes_no_mistakes():
+def test_a_rate_at_the_edge_does_not_matter_without_mistakes():
     assert len(said(replace(LINE, rate=1e-2))) == 1
 
 
 def test_what_it_does_is_one_sentence():
-    assert sentences.did(LINE) == (
-        "On AR, pairs=4, vocab=64 it answers 99.5% right, by induction (3 of 3 seeds [44 %, 100 %]): "
-        "it stores each key with its value."
+    assert sentences.summary(LINE) == (
+        "On AR, pairs=4, vocab=64 it answers 99.5% of the documents correctly, by induction "
+        "(3 of 3 seeds [44 %, 100 %]): it stores each key with its value."
     )
-    assert "no mechanism to name" in sentences.did(replace(LINE, mechanism="unsolved"))
-    assert "it is diverged" in sentences.did(replace(LINE, accuracy=None, state="diverged", mechanism=""))
+    assert "no mechanism to name" in sentences.summary(replace(LINE, mechanism="unsolved"))
+    diverged = replace(LINE, accuracy=None, state="diverged", mechanism="")
+    assert "it is diverged" in sentences.summary(diverged)
 
 
 def test_the_information_is_followed_from_layer_to_layer():
     cells = [cell("blocks.0.block_in", "key", 1.0), cell("blocks.0.block_in", "query", 0.0)]
     cells += [cell("blocks.1.block_in", "value", 0.93), cell("blocks.1.block_in", "next_key", 0.55)]
     cells += [cell("blocks.1.mixer_out", "query", 0.99), cell("final_in", "query", 0.3)]
-    assert sentences.located(cells) == (
-        "Where the key's information is: at the input of layer 0, the key (100%); at the input of layer 1, the value "
-        "(93%) and the next key (55%); behind the last layer, no one token (most the query, 30%)."
+    assert sentences.location(cells) == (
+        "The key's information is held at the input of layer 0 by the key (100%); at the input "
+        "of layer 1 by the value (93%) and the next key (55%); after the last layer by no single "
+        "token (most by the query, 30%)."
     )
-    assert sentences.located([]) == ""
+    assert sentences.location([]) == ""
 
 
 @pytest.mark.parametrize(
     ("shares", "words"),
     [
-        ({"key": 0.1, "value": 0.2, "next_key": 0.9}, "brings 90% back, at the key itself 10%: recall depends on"),
-        ({"key": 0.1, "value": 0.8, "next_key": 0.3}, "has brought the key to the value"),
-        ({"key": 0.9, "value": 0.1, "next_key": 0.0}, "no sign that the key is carried on"),
+        (
+            {"key": 0.1, "value": 0.2, "next_key": 0.9},
+            "brings back 90%, at the key itself 10%. Recall depends on",
+        ),
+        ({"key": 0.1, "value": 0.8, "next_key": 0.3}, "has carried the key to the value"),
+        (
+            {"key": 0.9, "value": 0.1, "next_key": 0.0},
+            "Nothing shows that the short convolution carries the key on",
+        ),
     ],
 )
 def test_dependence_on_a_short_convolution_is_said_with_the_token(shares, words):
     site = "blocks.0.mixer.conv_out"
-    (found,) = sentences.convolved([cell(site, role, share) for role, share in shares.items()])
+    (found,) = sentences.convolutions([cell(site, role, share) for role, share in shares.items()])
     assert words in found
-    assert sentences.convolved(INSIDE) == []
+    assert sentences.convolutions(INSIDE) == []
 
 
-def test_when_it_came_about_is_said_for_each_seed():
-    found = sentences.emerged([Emerged(0, "next_key", 1200), Emerged(1, "value", 300)])
-    assert found.endswith("seed 0 at step 1,200 (next key), seed 1 at step 300 (value).")
-    assert sentences.emerged([]) == ""
+def test_emergence_is_said_for_each_seed():
+    steps = [EmergenceStep(0, "next_key", 1200), EmergenceStep(1, "value", 300)]
+    text = sentences.emergence(steps)
+    assert text.endswith("seed 0 at step 1,200 (next key), seed 1 at step 300 (value).")
+    assert sentences.emergence([]) == ""

@@ -1,4 +1,4 @@
-"""What the card's page in the documentation shows works as it is shown; `test_docs` runs the commands beside it."""
+"""The example on the documentation's card page works; `test_docs` runs the commands beside it."""
 
 import re
 import runpy
@@ -24,12 +24,13 @@ def test_the_example_has_a_card_on_the_command_line_and_as_a_script(tmp_path, mo
         runpy.run_path("my.py", run_name="__main__")
         assert len(started) == 18, "the script finds the card of the command"
     assert "MyMixer" in capsys.readouterr().out
-    folders = sorted(re.sub("-[0-9a-f]{8}-", "-*-", path.name) for path in (tmp_path / "runs").iterdir())
-    assert folders == ["card-MyMixer-*-micro", "card-baselines-micro"]
+    names = [re.sub("-[0-9a-f]{8}-", "-*-", path.name) for path in Path("runs").iterdir()]
+    assert sorted(names) == ["card-MyMixer-*-micro", "card-baselines-micro"]
 
 
 def test_every_part_that_the_page_speaks_of_is_on_a_card():
     parts = re.findall(r"^\| ([A-Z][a-z, ]+) \| (?!read)", PAGE, flags=re.MULTILINE)
     assert len(parts) == 7
     template = (TEMPLATES / "card.html").read_text()
-    assert [part for part in parts if part not in template] == ["When the mechanism comes about"], "a figure's title"
+    missing = [part for part in parts if part not in template]
+    assert missing == ["When the mechanism comes about"], "which is the title of a figure"

@@ -3,13 +3,14 @@ from itertools import product
 
 import pytest
 from support.sweep_runs import Inline
-from support.tiny_scale import as_quick
+from support.tiny_scale import MICRO
 
 from mecheval import __version__
-from mecheval.cli import app, main
+from mecheval.cli import command_names, main
+from mecheval.paper import recipes
 from mecheval.plugins import build_task
 
-COMMANDS = [command.name or command.callback.__name__ for command in app.registered_commands]
+COMMANDS = command_names()
 
 
 def run_json(capsys, *arguments):
@@ -19,10 +20,30 @@ def run_json(capsys, *arguments):
 
 def test_sample_prints_documents_for_programs(capsys):
     (record,) = run_json(
-        capsys, "sample", "recall:pairs=4,vocab=32", "-n", "1", "--seed", "5", "--split", "dev", "--start", "9"
+        capsys,
+        "sample",
+        "recall:pairs=4,vocab=32",
+        "-n",
+        "1",
+        "--seed",
+        "5",
+        "--split",
+        "dev",
+        "--start",
+        "9",
     )
     docs = build_task("recall:pairs=4,vocab=32").documents(5, "dev", 9, 10)
-    assert list(record) == ["index", "tokens", "ids", "roles", "answer", "answer_id", "queries", "answers", "corrupted"]
+    assert list(record) == [
+        "index",
+        "tokens",
+        "ids",
+        "roles",
+        "answer",
+        "answer_id",
+        "queries",
+        "answers",
+        "corrupted",
+    ]
     assert record["index"] == 9
     assert record["ids"] == docs.tokens[0].tolist()
     assert record["tokens"][0] == "<bos>"
@@ -56,9 +77,10 @@ def test_sample_prints_every_query(capsys):
     assert record["answers"][0] == record["answer"]
 
 
-@pytest.mark.parametrize("arguments", [["--role", "value"], ["--kind", "swap"], ["--role", "query", "--kind", "swap"]])
-def test_sample_shows_other_corruptions(capsys, arguments):
-    (record,) = run_json(capsys, "sample", "recall:pairs=4,vocab=32", "-n", "1", *arguments)
+@pytest.mark.parametrize("arguments", ["--role value", "--kind swap", "--role query --kind swap"])
+def test_sample_draws_other_corruptions(capsys, arguments):
+    words = ["sample", "recall:pairs=4,vocab=32", "-n", "1", *arguments.split()]
+    (record,) = run_json(capsys, *words)
     assert record["corrupted"]["answer"] not in (record["answer"], None)
 
 
@@ -66,9 +88,8 @@ def test_a_document_is_read_by_people(capsys):
     assert main(["sample", "recall:pairs=4,vocab=32", "-n", "1"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[1] == "B bos  K key  V value  N next_key  D divider  Q query"
-    clean, role, corrupted = (
-        next(line for line in lines if line.strip().startswith(word)) for word in ("clean", "role", "corr")
-    )
+    rows = {line.split()[0]: line for line in lines if line.startswith("  ")}
+    clean, role, corrupted = rows["clean"], rows["role"], rows["corrupted"]
     at = role.index("K")
     assert clean[at:].split()[0] == clean.split()[-1], "the key is what is asked about"
     assert corrupted[at:].split()[0] not in ("·", clean[at:].split()[0])
@@ -98,44 +119,75 @@ def test_list_prints_every_option_for_programs(capsys):
     assert set(entries) == {"recall", "treecall"} | presets
     pairs = entries["ar_16pairs"]["options"][0]
     assert pairs["name"] == "pairs"
-    assert (pairs["type"], pairs["default"], pairs["allowed"]) == ("integer", 16, "an integer from 1 to 4096")
+    assert (pairs["type"], pairs["default"], pairs["allowed"]) == (
+        "integer",
+        16,
+        "an integer from 1 to 4096",
+    )
     assert all(entry["summary"] for entry in entries.values())
 
 
-def test_describe_prints_the_honesty_table(capsys):
-    facts = run_json(capsys, "describe", "atr", "--train", "4000", "--evaluation", "320")
+def test_show_task_prints_what_the_data_are_like(capsys):
+    facts = run_json(capsys, "show", "task", "atr", "--train", "4000", "--evaluation", "320")
     assert facts["train_documents"] == 4000
     assert [split["split"] for split in facts["splits"]] == ["dev", "test"]
-    assert main(["describe", "atr", "--train", "4000"]) == 0
+    assert main(["show", "task", "atr", "--train", "4000"]) == 0
     assert "occur word for word in training" in capsys.readouterr().out
 
 
-def test_sites_of_a_model_are_listed(capsys):
-    found = run_json(capsys, "list", "sites", "mamba:d_conv=2", "--layers", "1")
-    names = [site["name"] for site in found]
+def test_show_sites_prints_every_site_of_a_model(capsys):
+    sites = run_json(capsys, "show", "sites", "mamba:d_conv=2", "--layers", "1")
+    names = [site["name"] for site in sites]
     assert names[0] == "embed_out"
     assert "blocks.0.mixer.conv_out" in names
     assert "blocks.1.block_in" not in names
-    assert {"name", "shape", "summary"} == set(found[0])
-    assert main(["list", "sites", "attention"]) == 0
+    assert {"name", "shape", "summary"} == set(sites[0])
+    assert main(["show", "sites", "attention"]) == 0
     assert "blocks.1.mixer.scores" in capsys.readouterr().out
 
 
-def test_a_model_is_described_by_what_it_costs(capsys):
-    facts = run_json(capsys, "describe", "attention", "--d-model", "32", "--layers", "1")
+def test_show_model_prints_what_it_costs(capsys):
+    facts = run_json(capsys, "show", "model", "attention", "--d-model", "32", "--layers", "1")
     vocab, d = 8195, 32
     block = 4 * d * d + d + 8 * d * d + 5 * d + 4 * d
     assert facts["parameters"] == vocab * d + 1024 * d + block + 2 * d
-    assert facts["state_bytes"] == {"64": 4 * 2 * d * 64, "256": 4 * 2 * d * 256, "1024": 4 * 2 * d * 1024}
+    assert facts["state_bytes"] == {
+        "64": 4 * 2 * d * 64,
+        "256": 4 * 2 * d * 256,
+        "1024": 4 * 2 * d * 1024,
+    }
     assert facts["flops_per_token"]["64"] > 2 * 4 * d * d
-    assert main(["describe", "mamba"]) == 0
+    assert main(["show", "model", "mamba"]) == 0
     assert "state after 1024 tokens" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (["list", "sites", "mamba", "--layers", "1"], ["show", "sites", "mamba", "--layers", "1"]),
+        (["describe", "mamba", "--d-model", "8"], ["show", "model", "mamba", "--d-model", "8"]),
+        (
+            ["describe", "recall:pairs=4", "--train", "64"],
+            ["show", "task", "recall:pairs=4", "--train", "64"],
+        ),
+    ],
+)
+def test_an_old_command_answers_as_the_new_one_and_names_it_on_stderr(capsys, old, new):
+    assert main([*new, "--json"]) == 0
+    answer = capsys.readouterr().out
+    assert main([*old, "--json"]) == 0
+    captured = capsys.readouterr()
+    assert captured.out == answer
+    (line,) = captured.err.splitlines()
+    assert f"is now 'mecheval {' '.join(new[:2])}'" in line
+    assert main(["--help"]) == 0
+    assert "describe" not in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("name", ["atr_split", "mamba:d_conv=2", "linear_attention"])
-def test_check_examines_tasks_and_mixers(name, capsys):
+def test_check_validates_tasks_and_mixers(name, capsys):
     assert main(["check", name]) == 0
-    assert "keeps every promise" in capsys.readouterr().out
+    assert "all checks passed" in capsys.readouterr().out
 
 
 def test_a_mixer_that_sees_the_future_is_refused(tmp_path, capsys):
@@ -153,7 +205,7 @@ def test_a_mixer_that_sees_the_future_is_refused(tmp_path, capsys):
 
 
 def example(command, capsys):
-    assert main([command, "--help"]) == 0
+    assert main([*command.split(), "--help"]) == 0
     _, _, last = capsys.readouterr().out.strip().rpartition("Example: ")
     return last.partition(">")[0].split()  # without what a shell would do with the output
 
@@ -166,19 +218,38 @@ def place_with_runs(tmp_path_factory):
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_help_ends_in_an_example_that_runs(command, capsys, place_with_runs, monkeypatch):
     monkeypatch.chdir(place_with_runs)
-    as_quick(monkeypatch)
+    monkeypatch.setitem(recipes.SCALES, "quick", MICRO)
     for module in ("local", "sweep"):
         monkeypatch.setattr(f"mecheval.sweeps.{module}.Local", Inline)
     if command in ("runs", "results", "intervene"):
         assert main(example("run", capsys)[1:]) == 0
     if command == "compare":
-        small = ["train.steps=2", "train.batch=8", "eval.documents=16", "eval.grid=none", "model.d_model=8"]
+        small = [
+            "train.steps=2",
+            "train.batch=8",
+            "eval.documents=16",
+            "eval.grid=none",
+            "model.d_model=8",
+        ]
         for architecture, seed in product(("attention", "based"), (0, 1)):
-            assert main(["run", "recall:pairs=3,vocab=16", architecture, f"seed={seed}", *small, "--out", "runs"]) == 0
+            assert (
+                main(
+                    [
+                        "run",
+                        "recall:pairs=3,vocab=16",
+                        architecture,
+                        f"seed={seed}",
+                        *small,
+                        "--out",
+                        "runs",
+                    ]
+                )
+                == 0
+            )
     if command in ("figure", "report", "keep", "claims"):
-        assert main(["sweep", "run", "figure3", "--no-report"]) == 0
+        assert main(example("sweep", capsys)[1:]) == 0
     words = example(command, capsys)
-    assert words[:2] == ["mecheval", command]
+    assert words[: len(command.split()) + 1] == ["mecheval", *command.split()]
     assert main(words[1:]) == 0, capsys.readouterr().err
 
 
@@ -192,9 +263,11 @@ def test_no_command_is_help(capsys):
 def test_no_command_is_cut_short_at_80_columns(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     assert main(["--help"]) == 0
-    commands = capsys.readouterr().out.partition("Commands:")[2].partition("Example:")[0].strip().splitlines()
-    assert [line.split()[0] for line in commands] == ["sweep", *COMMANDS]
-    assert not [line for line in commands if line.endswith("...") or len(line) > 80]
+    text = capsys.readouterr().out.partition("Commands:")[2].partition("Example:")[0]
+    lines = text.strip().splitlines()
+    names = dict.fromkeys(command.split()[0] for command in COMMANDS)
+    assert [line.split()[0] for line in lines] == list(names)
+    assert not [line for line in lines if line.endswith("...") or len(line) > 80]
 
 
 def test_debug_shows_the_traceback(capsys):

@@ -1,21 +1,27 @@
-"""A stranger's whole model on the command line: by its file, or by the name it registered."""
+"""A third-party model is used on the command line by its file or by the name it registered."""
 
 import json
 from pathlib import Path
 
 import pytest
+from mecheval.sweeps.job import Job
 
 from mecheval.cli import main
 from mecheval.models.registries import models
 from mecheval.plugins import checksums, load_plugin
 from mecheval.runs.experiment import Experiment
 from mecheval.runs.provenance import made_by
-from mecheval.sweeps.estimate import measure
-from mecheval.sweeps.planned import PlannedRun
+from mecheval.sweeps.estimate import measured
 from mecheval.sweeps.worker import work
 
 TASK = "recall:pairs=3,vocab=16"
-FIELDS = ["model.d_model=8", "train.steps=3", "train.batch=8", "eval.documents=16", "eval.grid_documents=16"]
+FIELDS = [
+    "model.d_model=8",
+    "train.steps=3",
+    "train.batch=8",
+    "eval.documents=16",
+    "eval.grid_documents=16",
+]
 MODEL = """
 import torch
 from torch import nn
@@ -29,7 +35,9 @@ class Mine(nn.Module):
 
     sites = {"blocks.0.block_in": "output of embedding", "blocks.0.mixer_out": "output of mean"}
 
-    def __init__(self, vocab_size: int, d_model: int, layers: int, max_len: int, *, power: float = 1.0) -> None:
+    def __init__(
+        self, vocab_size: int, d_model: int, layers: int, max_len: int, *, power: float = 1.0
+    ) -> None:
         super().__init__()
         self.embedding, self.mean = nn.Embedding(vocab_size, d_model), nn.Identity()
         self.head = nn.Linear(d_model, vocab_size)
@@ -101,7 +109,11 @@ def test_by_its_file_or_by_its_name_it_is_the_same_model(file, capsys):
     }
     for found, plugin in ((by_file, "mine.py:Mine"), (by_name, file)):
         grid = answered(capsys, "intervene", found["folder"], "--plugin", plugin, "--documents", 8)
-        assert {row["site"] for row in grid["rows"]} == {None, "blocks.0.block_in", "blocks.0.mixer_out"}
+        assert {row["site"] for row in grid["rows"]} == {
+            None,
+            "blocks.0.block_in",
+            "blocks.0.mixer_out",
+        }
         assert grid["verdict"]["mechanism"] == "unsolved"
 
 
@@ -118,16 +130,24 @@ def test_a_verdict_that_cannot_be_given_is_one_line_and_the_grid_is_there(file, 
     assert "mean" in out
 
 
-def test_it_can_be_looked_at(file, capsys):
-    listed = answered(capsys, "list", "sites", "mine.py:Mine")
-    assert listed[1] == {"name": "blocks.0.mixer_out", "shape": ["batch", "time", "16"], "summary": "output of mean"}
-    costs = answered(capsys, "describe", "mine.py:Mine", "--d-model", 8)
+def test_its_sites_cost_and_options_are_shown(file, capsys):
+    listed = answered(capsys, "show", "sites", "mine.py:Mine")
+    assert listed[1] == {
+        "name": "blocks.0.mixer_out",
+        "shape": ["batch", "time", "16"],
+        "summary": "output of mean",
+    }
+    costs = answered(capsys, "show", "model", "mine.py:Mine", "--d-model", 8)
     assert costs["parameters"] == 8195 * 8 + 8195 * 9
     assert costs["parameters"] - costs["parameters_without_embedding"] == 8195 * 8
-    entries = {entry["name"]: entry for entry in answered(capsys, "list", "architectures", "--plugin", file)}
+    listed = answered(capsys, "list", "architectures", "--plugin", file)
+    entries = {entry["name"]: entry for entry in listed}
     assert entries["mine"]["summary"] == "Each token and the mean of what came before."
     assert [option["name"] for option in entries["mine"]["options"]] == ["power"]
-    assert answered(capsys, "check", "mine:power=2.0", "--plugin", file) == {"name": "mine:power=2.0", "failures": []}
+    assert answered(capsys, "check", "mine:power=2.0", "--plugin", file) == {
+        "name": "mine:power=2.0",
+        "failures": [],
+    }
 
 
 @pytest.mark.parametrize(
@@ -135,8 +155,14 @@ def test_it_can_be_looked_at(file, capsys):
     [
         ("mine.py:Ahead", "error: Ahead: must not see the future"),
         ("mine.py:Unbuilt", "error: Unbuilt cannot be built: RuntimeError: out of luck"),
-        ("mine.py:Mine:power=x", "error: model.architecture=Mine:power=x: Mine: power=x must be a number"),
-        ("mine.py:Sized", "it must be built with (vocab_size, d_model, layers, max_len, **options)"),
+        (
+            "mine.py:Mine:power=x",
+            "error: model.architecture=Mine:power=x: Mine: power=x must be a number",
+        ),
+        (
+            "mine.py:Sized",
+            "it must be built with (vocab_size, d_model, layers, max_len, **options)",
+        ),
         ("mine.py:mamba", "name='mamba' is taken by another architecture; rename yours"),
     ],
 )
@@ -152,11 +178,22 @@ def test_check_says_what_is_wrong_with_it(file, capsys):
 def test_a_sweeps_worker_and_its_estimate_know_it(file, tmp_path, monkeypatch):
     load_plugin(file)
     experiment = Experiment.of(
-        {"task": TASK, "model.architecture": "mine", "model.d_model": 8, "train.steps": 2, "eval.documents": 8}
+        {
+            "task": TASK,
+            "model.architecture": "mine",
+            "model.d_model": 8,
+            "train.steps": 2,
+            "eval.documents": 8,
+        }
     )
-    cost = measure(experiment)
+    cost = measured(experiment)
     assert min(cost.step, cost.evaluated, cost.intervened) > 0
     made = made_by("cpu", 1, checksums())
-    out, files = str(tmp_path / "out"), (str(tmp_path / file),)
-    planned = PlannedRun(experiment.record(), experiment.name, out, made, plugins=files)
-    assert work(planned).status == "done"
+    job = Job(
+        experiment.fields(),
+        experiment.name,
+        str(tmp_path / "out"),
+        made,
+        plugins=(str(tmp_path / file),),
+    )
+    assert work(job).status == "done"

@@ -1,7 +1,12 @@
-"""What is refused before a card is begun: the content of `my.py`, what is asked, and what the line must name."""
+"""Cards that are refused: the content of `my.py`, the subject, and what the error must name."""
 
 HEAD = "from torch import nn\n\n\n"
-PLAIN = HEAD + "class Mine(nn.Module):\n    def __init__(self, d_model, max_len{more}):\n        super().__init__()\n"
+CLASS = HEAD + "class Mine(nn.Module):\n"
+INIT = CLASS + "    def __init__(self, {}):\n        super().__init__()\n"
+PLAIN = INIT.format("d_model, max_len{more}")
+UNTYPED = ["Mine", "'window' must have a type", "my.py:5"]
+SIGNATURE = ["Mine", "(d_model, max_len, **options)", "my.py:5"]
+FAILED = ["cannot be built", "no", "my.py:5"]
 BROKEN: list[tuple[str, str, list[str]]] = [
     ("x = 1\n\n1 / 0\n", "my.py:Mine", ["my.py:3", "ZeroDivisionError", "division by zero"]),
     ("import torch\nimport no_such_module\n", "my.py:Mine", ["my.py:2", "ModuleNotFoundError"]),
@@ -11,19 +16,17 @@ BROKEN: list[tuple[str, str, list[str]]] = [
     (PLAIN.format(more=""), "my.py:nn", ["my.py", "no class 'nn'", "(known: Mine)"]),
     (PLAIN.format(more=""), "my.py:", ["name=''", "letters"]),
     (PLAIN.format(more=""), "my.py:Mine:window=4", ["Mine", "no option 'window'"]),
-    (PLAIN.format(more=", window=None"), "my.py:Mine:window=4", ["Mine", "'window' must have a type", "my.py:5"]),
-    (PLAIN.format(more=", window"), "my.py:Mine", ["Mine", "'window' must have a type", "my.py:5"]),
-    (PLAIN.format(more=", act: nn.Module = None"), "my.py:Mine:act=relu", ["'act' must have a type", "my.py:5"]),
-    (PLAIN.format(more=", window: 'Nothing' = 4"), "my.py:Mine", ["annotations", "my.py:5", "'Nothing'"]),
-    (PLAIN.format(more=", window=4"), "my.py:Mine:window=wide", ["Mine", "window=wide", "an integer"]),
-    (HEAD + "class Mine(nn.Module):\n    def __init__(self, width):\n        pass\n", "my.py:Mine",
-     ["Mine", "(d_model, max_len, **options)", "my.py:5", "(width)"]),
-    (HEAD + "class Mine(nn.Module):\n    def __init__(self, d_model):\n        pass\n", "my.py:Mine",
-     ["Mine", "(d_model, max_len, **options)", "my.py:5", "(d_model)"]),
-    (HEAD + "class Mine(nn.Module):\n    pass\n", "my.py:Mine", ["Mine", "cannot be built", "my.py:4"]),
-    (PLAIN.format(more="") + "        raise RuntimeError('no')\n", "my.py:Mine", ["cannot be built", "no", "my.py:5"]),
+    (PLAIN.format(more=", window=None"), "my.py:Mine:window=4", UNTYPED),
+    (PLAIN.format(more=", window"), "my.py:Mine", UNTYPED),
+    (PLAIN.format(more=", window: nn.Module = None"), "my.py:Mine:window=relu", UNTYPED),
+    (PLAIN.format(more=", window: 'No' = 4"), "my.py:Mine", ["annotations", "my.py:5", "'No'"]),
+    (PLAIN.format(more=", window=4"), "my.py:Mine:window=x", ["Mine", "window=x", "an integer"]),
+    (INIT.format("width"), "my.py:Mine", [*SIGNATURE, "(width)"]),
+    (INIT.format("d_model"), "my.py:Mine", [*SIGNATURE, "(d_model)"]),
+    (CLASS + "    pass\n", "my.py:Mine", ["Mine", "cannot be built", "my.py:4"]),
+    (f"{PLAIN.format(more='')}        raise RuntimeError('no')\n", "my.py:Mine", FAILED),
     ("class Mine:\n    documents = None\n", "my.py:Mine", ["must be a mixer", "it is a task"]),
-]  # fmt: skip
+]
 NAMES: list[tuple[list[str], list[str]]] = [
     (["card"], ["SUBJECT"]),
     (["card", "mmaba"], ["'mmaba'", "did you mean 'mamba'"]),

@@ -1,4 +1,4 @@
-"""What the tests of cards share: strangers' files, and cards at a scale at which nothing is learned."""
+"""Third-party files and cards for tests, at a scale at which nothing is learned."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,9 +24,9 @@ SOUND = {
 
 
 class Counted(Inline):
-    """Counts what it is given to do."""
+    """Records the names of the runs that it starts."""
 
-    started: list[str] = []  # noqa: RUF012, of all of them together
+    started: list[str] = []  # noqa: RUF012, shared by all instances
 
     def start(self, job):
         self.started.append(job.name)
@@ -35,7 +35,7 @@ class Counted(Inline):
 
 @contextmanager
 def alone() -> Iterator[list[str]]:
-    """As in a process of its own, with workers that work in it; yields the names of what they begin."""
+    """Behave as a fresh process whose workers run in it; yield the names of the runs they start."""
     with pytest.MonkeyPatch.context() as patch:
         for registry in (tasks, mixers, models):
             registry.names()
@@ -47,6 +47,6 @@ def alone() -> Iterator[list[str]]:
 
 
 def made(subject, out, scale=MICRO) -> tuple[Card, list[str]]:
-    """A card, and the runs that it took."""
+    """Make a card; return it with the names of the runs that were trained."""
     with alone() as started:
         return card(subject, scale, out, workers=1), list(started)

@@ -1,4 +1,4 @@
-"""A table is readable in a narrow terminal, and whole where there is room."""
+"""A table is readable in a narrow terminal, and complete in a wide one."""
 
 import numpy as np
 import pytest
@@ -54,11 +54,21 @@ def test_a_table_of_one_line_or_none_has_its_columns(lines):
 
 
 def test_a_cell_may_hold_a_list():
-    assert printed(DataFrame({"at": [np.array([1, 2]), np.array([3])]}), 80) == ["at", "[1 2]", "[3]"]
+    assert printed(DataFrame({"at": [np.array([1, 2]), np.array([3])]}), 80) == [
+        "at",
+        "[1 2]",
+        "[3]",
+    ]
 
 
 def test_runs_of_a_sweep_are_told_apart_in_80_columns():
-    shared = {"status": "done", "steps": 3000, "reason": None, "task": "recall:pairs=4,vocab=64", "train.lr": 0.003}
+    shared = {
+        "status": "done",
+        "steps": 3000,
+        "reason": None,
+        "task": "recall:pairs=4,vocab=64",
+        "train.lr": 0.003,
+    }
     runs = [
         {
             **shared,
@@ -72,7 +82,8 @@ def test_runs_of_a_sweep_are_told_apart_in_80_columns():
     ]
     score = {"metric": "accuracy", "split": "test", "value": 0.5, "low": 0.4, "high": 0.6}
     lines = shown(run_table(runs, [{**score, "key": runs[1]["key"]}], 80), 80)
-    assert lines[0].startswith("in every line: status=done, task=recall:pairs=4,vocab=64, steps=3000")
+    same = "in every line: status=done, task=recall:pairs=4,vocab=64, steps=3000"
+    assert lines[0].startswith(same)
     assert [line.split() for line in lines[-3:]] == [
         ["accuracy", "on", "test", "model", "seed", "key"],
         ["–", "attention", "0", "attentio"],

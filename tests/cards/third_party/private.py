@@ -10,7 +10,8 @@ class _Inner(nn.Module):
         self._weights = nn.Parameter(torch.randn(d_model, d_model) / d_model**0.5)
 
     def forward(self, x):
-        return (x @ self._weights).cumsum(dim=1) / torch.arange(1, x.shape[1] + 1, dtype=x.dtype)[:, None]
+        counts = torch.arange(1, x.shape[1] + 1, dtype=x.dtype)[:, None]
+        return (x @ self._weights).cumsum(dim=1) / counts
 
 
 class Private(nn.Module):

@@ -12,7 +12,8 @@ class Window(nn.Module):
         self.width = width
         self.qkv = nn.Linear(d_model, 3 * d_model)
         self.out_proj = nn.Linear(d_model, d_model)
-        self.register_buffer("rates", 10_000.0 ** -torch.linspace(0, 1, d_model // 2), persistent=False)
+        rates = 10_000.0 ** -torch.linspace(0, 1, d_model // 2)
+        self.register_buffer("rates", rates, persistent=False)
 
     def forward(self, x):
         q, k, v = self.qkv(x).chunk(3, dim=-1)
@@ -20,7 +21,8 @@ class Window(nn.Module):
 
     def mixing_of(self, q, k):
         back = torch.arange(q.shape[1])[:, None] - torch.arange(q.shape[1])
-        scores = (q @ k.mT / q.shape[-1] ** 0.5).masked_fill((back < 0) | (back >= self.width), -torch.inf)
+        outside = (back < 0) | (back >= self.width)
+        scores = (q @ k.mT / q.shape[-1] ** 0.5).masked_fill(outside, -torch.inf)
         return scores.softmax(dim=-1)
 
     def mixing(self, x):

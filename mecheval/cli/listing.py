@@ -1,0 +1,74 @@
+"""`mecheval list`: names that can be used on the command line, with their options."""
+
+from typing import Annotated, Any
+
+import typer
+
+from mecheval.cli.app import Json, Plugins, app, load, print_json, warn_renamed, whole
+from mecheval.core.errors import InvalidInput
+
+KINDS = ("tasks", "architectures", "mixers", "models", "recipes")
+_Kind = Annotated[str, typer.Argument(metavar="KIND", help=f"one of {', '.join(KINDS)}")]
+
+
+@app.command("list", epilog="Example: mecheval list tasks --json")
+def list_(
+    kind: _Kind,
+    model: Annotated[str | None, typer.Argument(metavar="[MODEL]", hidden=True)] = None,
+    layers: Annotated[int, typer.Option(parser=whole, hidden=True)] = 2,
+    plugin: Plugins = None,
+    as_json: Json = False,
+) -> None:
+    """List everything of a kind, with its summary and its options.
+
+    'mecheval show sites MODEL' lists the sites of a model.
+    """
+    from mecheval.core.options import did_you_mean
+
+    if kind == "sites" and model is not None:
+        from mecheval.cli.show import show_sites
+
+        warn_renamed("list sites", "show sites")
+        show_sites(model, layers, plugin, as_json)
+        return
+    if kind not in KINDS:
+        raise InvalidInput(f"nothing to list by the name {kind!r}{did_you_mean(kind, KINDS)}")
+    if model is not None:
+        raise InvalidInput(f"unexpected argument {model!r}; 'mecheval list {kind}' takes no MODEL")
+    load(plugin)
+    if kind == "recipes":
+        _list_recipes(as_json)
+    else:
+        _list_entries(kind, as_json)
+
+
+def _list_entries(kind: str, as_json: bool) -> None:
+    from mecheval.models.registries import architectures, mixers, models
+    from mecheval.tasks import tasks
+    from mecheval.terminal import tables as terminal
+
+    registries = {"tasks": [tasks], "mixers": [mixers], "models": [models]}
+    registries["architectures"] = [architectures, models]  # a whole model goes where one goes
+    entries = []
+    for registry in registries[kind]:
+        entries += [registry.describe(name) for name in registry.names()]
+    if as_json:
+        print_json([entry.to_dict() for entry in entries])
+    else:
+        terminal.console().print(terminal.entry_list(kind, entries))
+
+
+def _list_recipes(as_json: bool) -> None:
+    from mecheval.core.registry import summary_of
+    from mecheval.sweeps.recipe import recipe_names, recipes
+    from mecheval.terminal import tables as terminal
+
+    records: list[dict[str, Any]] = []
+    for name in recipe_names():
+        number = name.removeprefix("figure") if name.startswith("figure") else None
+        records.append({"name": name, "figure": number, "summary": summary_of(recipes.get(name))})
+    if as_json:
+        print_json(records)
+        return
+    for record in records:
+        terminal.console().print(terminal.title(record["name"], record["summary"]))

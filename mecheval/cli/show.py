@@ -1,0 +1,210 @@
+"""Commands that inspect without training: `show task|model|sites`, `sample` and `check`."""
+
+from functools import partial
+from typing import Annotated, Any
+
+import typer
+
+from mecheval.cli.app import Json, Plugins, Seed, all_of, app, drawing, load, print_json, whole
+
+VOCAB = 8195  # symbols of the models that are shown: those of the recall task
+WIDTH = 16  # channels of a model whose sites are listed; their names do not depend on it
+
+
+def _integer(description: str, *names: str) -> Any:
+    return typer.Option(*names, parser=whole, metavar="INTEGER", help=description)
+
+
+def _name(metavar: str, kinds: str) -> Any:
+    return typer.Argument(metavar=metavar, help=f"{kinds} with options, or file.py:Class")
+
+
+Task = Annotated[str, _name("SPEC", "a task or a preset")]
+Model = Annotated[str, _name("SPEC", "an architecture, mixer or model")]
+Train = Annotated[int, _integer("documents in the training set")]
+Evaluation = Annotated[int, _integer("documents in dev and in test")]
+Width = Annotated[int, _integer("width of the model")]
+Layers = Annotated[int, _integer("number of blocks")]
+
+show = typer.Typer(epilog="Example: mecheval show model mamba:d_conv=2")
+app.add_typer(show, name="show")
+
+
+@show.command("task", epilog="Example: mecheval show task atr_split")
+def show_task(
+    spec: Task,
+    seed: Seed = 0,
+    train: Train = 100_032,
+    evaluation: Evaluation = 1024,
+    plugin: Plugins = None,
+    as_json: Json = False,
+) -> None:
+    """Show what the data of a task is really like.
+
+    Prints lengths, key-value distances, documents that dev and test share with training, and
+    corruptions that leave the answer unchanged.
+    """
+    from mecheval.tasks import dataset_stats
+    from mecheval.terminal import tables as terminal
+
+    load(plugin)
+    options = {"seed": seed, "train": train, "evaluation": evaluation}
+    task, options = _validate(spec, dataset_stats.describe, options)
+    with drawing():
+        facts = dataset_stats.describe(task, **options)
+    if as_json:
+        print_json({"task": spec, "seed": seed, **facts.to_dict()})
+    else:
+        heading = terminal.title(spec, f"seed {seed}")
+        terminal.console().print(heading, terminal.dataset_table(facts), "", sep="\n")
+
+
+@show.command("model", epilog="Example: mecheval show model mamba:d_conv=2 --d-model 64")
+def show_model(
+    spec: Model,
+    d_model: Width = 64,
+    layers: Layers = 2,
+    plugin: Plugins = None,
+    as_json: Json = False,
+) -> None:
+    """Show what a model costs: parameters, state and operations."""
+    load(plugin)
+    model = _build_model(spec, d_model, layers)
+    from mecheval.models.cost import describe_model
+    from mecheval.terminal import tables as terminal
+
+    facts = describe_model(model)
+    if as_json:
+        print_json({"model": spec, "d_model": d_model, "layers": layers, **facts.to_dict()})
+    else:
+        heading = terminal.title(spec, f"d_model {d_model}", f"{layers} layers")
+        terminal.console().print(heading, terminal.cost_table(facts), "", sep="\n")
+
+
+@show.command("sites", epilog="Example: mecheval show sites mamba")
+def show_sites(
+    model: Annotated[str, _name("MODEL", "an architecture, mixer or model")],
+    layers: Layers = 2,
+    plugin: Plugins = None,
+    as_json: Json = False,
+) -> None:
+    """Show every site of a model: its name, its shape and what it is."""
+    load(plugin)
+    built = _build_model(model, WIDTH, layers)
+    from mecheval.models.site import sites
+    from mecheval.terminal import tables as terminal
+
+    records = []
+    for name, site in sites(built).items():
+        records.append({"name": name, "shape": list(site.axes), "summary": site.about})
+    if as_json:
+        print_json(records)
+    else:
+        terminal.console().print(terminal.site_table(records))
+
+
+@app.command(hidden=True)
+def describe(
+    name: str,
+    seed: Seed = 0,
+    train: Train = 100_032,
+    evaluation: Evaluation = 1024,
+    d_model: Width = 64,
+    layers: Layers = 2,
+    plugin: Plugins = None,
+    as_json: Json = False,
+) -> None:
+    """Run 'show task' or 'show model': the old name of both."""
+    from mecheval.cli.app import warn_renamed
+    from mecheval.plugins import is_model
+
+    load(plugin)
+    if is_model(_register(name)):
+        warn_renamed("describe", "show model")
+        show_model(name, d_model, layers, as_json=as_json)
+    else:
+        warn_renamed("describe", "show task")
+        show_task(name, seed, train, evaluation, as_json=as_json)
+
+
+@app.command(epilog="Example: mecheval sample atr -n 3 --seed 0 --split test")
+def sample(
+    task: Annotated[str, _name("TASK", "a task or a preset")],
+    n: Annotated[int, _integer("number of documents", "-n")] = 3,
+    seed: Seed = 0,
+    split: Annotated[str, typer.Option(help="train, dev or test")] = "test",
+    start: Annotated[int, _integer("number of the first document")] = 0,
+    role: Annotated[str, typer.Option(help="role to corrupt: key, value or query")] = "key",
+    kind: Annotated[str, typer.Option(help="corruption: resample or swap")] = "resample",
+    plugin: Plugins = None,
+    as_json: Json = False,
+) -> None:
+    """Print documents of a task with their roles, their corrupted twins and their trees."""
+    from mecheval.tasks.sample import sample as draw
+    from mecheval.terminal import documents
+    from mecheval.terminal import tables as terminal
+
+    load(plugin)
+    options = {"n": n, "seed": seed, "split": split, "start": start, "role": role, "kind": kind}
+    built, options = _validate(task, draw, options)
+    with drawing():
+        records = draw(built, **options)
+    if as_json:
+        print_json([record.to_dict() for record in records])
+        return
+    console = terminal.console()
+    console.print(terminal.title(task, split, f"seed {seed}", f"{role} corrupted by {kind}"))
+    console.print(documents.legend(), "", sep="\n")
+    for record in records:
+        console.print(f"document {record.index} ", end="")
+        console.print(documents.document(record, console.width), "")
+
+
+@app.command(epilog="Example: mecheval check mamba:d_conv=2")
+def check(
+    name: Annotated[str, _name("NAME", "a task, mixer or model")],
+    plugin: Plugins = None,
+    as_json: Json = False,
+) -> None:
+    """Validate a task, mixer or model, built-in or third-party.
+
+    A model must be causal and deterministic, treat the rows of a batch independently, and have
+    finite gradients and live sites. A task must have sound documents, roles and corruptions.
+    """
+    from mecheval.plugins import check_named
+
+    load(plugin)
+    with drawing():
+        check_named(name)
+    if as_json:
+        print_json({"name": name, "failures": []})
+    else:
+        print(f"{name}: all checks passed")
+
+
+def _validate(spec: str, function: Any, options: dict[str, Any]) -> list[Any]:
+    """Return the task and the options of a function on it, or raise the problems of both."""
+    from mecheval.core.options import validate
+    from mecheval.plugins import build_task
+
+    validated = partial(validate, function, options, given=("task",))
+    return all_of(partial(build_task, spec), validated)
+
+
+def _register(text: str) -> str:
+    """Register the class of `file.py:Class:option=1` and return its spec, `Class:option=1`."""
+    from mecheval.plugins import load_plugin
+
+    if ".py:" in text:
+        load_plugin(text)
+    return text.rpartition(".py:")[2]
+
+
+def _build_model(text: str, d_model: int, layers: int) -> Any:
+    from mecheval.models.config import ModelConfig
+
+    # a bad configuration is refused before torch is imported
+    config = ModelConfig(architecture=_register(text), d_model=d_model, layers=layers)
+    from mecheval.models.build import build_model
+
+    return build_model(config, vocab_size=VOCAB)
