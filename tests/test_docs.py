@@ -42,7 +42,7 @@ SAYS = {  # by page, what its blocks print among other things
     "training.md": ["done {'value'"],
     "interventions.md": ["\nunsolved\n", "64 torch.Size([64, 19, 1, 32, 32])"],
     "verdict.md": ["unsolved 1.0"],
-    "add-a-mixer.md": ["Forgetful: keeps every promise", "Peeking: must not see the future: changing token 1"],
+    "add-a-mixer.md": ["Forgetful: all checks passed", "Peeking: must not see the future: changing token 1"],
     "add-a-metric.md": ["margin restored blocks.1.block_in query"],
     "compare.md": ["10 − 60 steps: -0.92, p = 0.031, differ"],
     "resume.md": ["diverged", "threads was 1 and is 2", "did you mean 'attention'?"],

@@ -31,7 +31,7 @@ def answered(capsys, *words):
 def test_an_example_keeps_its_promises_is_trained_and_intervened_on(kind, capsys):
     text = f"{EXAMPLES / kind}.py:{CLASSES[kind]}"
     assert main(["check", text]) == 0
-    assert "keeps every promise" in capsys.readouterr().out
+    assert "all checks passed" in capsys.readouterr().out
     task, model = (text, "attention") if kind == "task" else ("recall:pairs=3,vocab=16", text)
     folder = answered(capsys, "run", task, model, *FIELDS)["folder"]
     found = answered(capsys, "intervene", folder, "--plugin", text, "--documents", 16)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -50,3 +51,20 @@ def made(subject, out, scale=MICRO) -> tuple[Card, list[str]]:
     """Make a card; return it with the names of the runs that were trained."""
     with alone() as started:
         return card(subject, scale, out, workers=1), list(started)
+
+
+@pytest.fixture(scope="session")
+def shelf(tmp_path_factory):
+    """Return the folder of all cards."""
+    return tmp_path_factory.mktemp("shelf")
+
+
+@pytest.fixture(scope="session")
+def of(shelf):
+    """Return a function that makes the card of a third-party mixer or of any named one, once."""
+
+    @cache
+    def named(name):
+        return made(f"{THIRD_PARTY / SOUND[name]}:{name}" if name in SOUND else name, shelf)[0]
+
+    return named
