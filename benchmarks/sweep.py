@@ -71,11 +71,15 @@ def resume(size: Size) -> Iterator[Line]:
         runs = Path(folder) / "runs"
         runs.mkdir()
         Sweep([*done, last], runs, RECIPE, size.resumed, SweepOptions()).plan.write(runs)
-        like = run(Experiment.of({**TINY, "train.steps": 100, "eval.every": 2}), Path(folder) / "one")
+        like = run(
+            Experiment.of({**TINY, "train.steps": 100, "eval.every": 2}), Path(folder) / "one"
+        )
         for experiment in done:
             finish(experiment, runs, like)
         seconds = seconds_to_train(runs, PendingRun(runs / last.name), size.resumed)
-    yield Line("resume", "start", seconds, "s", note=f"{len(done)} of {len(done) + 1} runs are done")
+    yield Line(
+        "resume", "start", seconds, "s", note=f"{len(done)} of {len(done) + 1} runs are done"
+    )
 
 
 def finish(experiment: Experiment, runs: Path, like: Run) -> None:
@@ -85,13 +89,26 @@ def finish(experiment: Experiment, runs: Path, like: Run) -> None:
     with place.claim():
         place.begin(experiment.record(), like.provenance["made_by"])
         place.finish(
-            {"status": status, "provenance": like.provenance}, {"curve": like.curve, "rows": like.row_records}, files={}
+            {"status": status, "provenance": like.provenance},
+            {"curve": like.curve, "rows": like.row_records},
+            files={},
         )
 
 
 def seconds_to_train(runs: Path, open_run: PendingRun, scale: str) -> float:
     """From the start of the command until the run's first sign of life, which is just before its first step."""
-    command = [sys.executable, "-m", "mecheval", "sweep", "run", RECIPE, "--scale", scale, "--out", str(runs)]
+    command = [
+        sys.executable,
+        "-m",
+        "mecheval",
+        "sweep",
+        "run",
+        RECIPE,
+        "--scale",
+        scale,
+        "--out",
+        str(runs),
+    ]
     began = time.perf_counter()
     process = subprocess.Popen(
         [*command, "--workers", "1"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE

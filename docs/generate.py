@@ -49,7 +49,9 @@ def site_page() -> str:
     parts += [
         "A site is a named tensor in the forward pass that can be read or changed: [Models](models.md#sites) says how."
     ]
-    parts += ["The models here have as few layers as show every kind; with more, `blocks.1`, `blocks.2` … follow."]
+    parts += [
+        "The models here have as few layers as show every kind; with more, `blocks.1`, `blocks.2` … follow."
+    ]
     for name in architectures.names():
         parts += [f"## {name}", architectures.describe(name).summary, site_table(name)]
     return joined(parts)
@@ -58,7 +60,9 @@ def site_page() -> str:
 def api() -> str:
     """A directive for every public name, by the module it lives in."""
     parts = ["# Python", MADE]
-    parts += ["The public names. `import mecheval` costs nothing: each is imported when it is first used."]
+    parts += [
+        "The public names. `import mecheval` costs nothing: each is imported when it is first used."
+    ]
     for module in sorted(set(mecheval._MODULES.values())):
         names = [name for name in mecheval.__all__ if mecheval._MODULES[name] == module]
         parts += [f"## {module}", *(f"::: mecheval.{name}" for name in names)]
@@ -102,8 +106,13 @@ def field_table() -> str:
 
 def site_table(architecture: str) -> str:
     layers = 2 if architecture in ("base_conv", "based") else 1  # two kinds of layer by turns
-    model = LanguageModel(ModelConfig(architecture=architecture, d_model=16, layers=layers), vocab_size=8)
-    rows = [f"| `{name}` | {' '.join(site.axes)} | {site.about} |" for name, site in sites(model).items()]
+    model = LanguageModel(
+        ModelConfig(architecture=architecture, d_model=16, layers=layers), vocab_size=8
+    )
+    rows = [
+        f"| `{name}` | {' '.join(site.axes)} | {site.about} |"
+        for name, site in sites(model).items()
+    ]
     return "\n".join(["| site | shape | what it is |", "|---|---|---|", *rows])
 
 
@@ -124,7 +133,9 @@ def picture() -> str:
         console.print(f"[bold]{text}[/] ", end="")
         console.print(document(record, 100), "")
     svg = console.export_svg(title="mecheval sample", unique_id="sample")
-    return re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.DOTALL)  # fonts would come from the network
+    return re.sub(
+        r"@font-face \{.*?\}\s*", "", svg, flags=re.DOTALL
+    )  # fonts would come from the network
 
 
 if __name__ == "__main__":

@@ -17,7 +17,11 @@ class Decay(nn.Module):
     """y_t = Σ_{s≤t} λ^(t−s) v_s, gated; each head forgets at a rate λ of its own, which is trained."""
 
     def __init__(
-        self, d_model: int, max_len: int, *, heads: Annotated[int, Field(ge=1, description="rates of decay")] = 8
+        self,
+        d_model: int,
+        max_len: int,
+        *,
+        heads: Annotated[int, Field(ge=1, description="rates of decay")] = 8,
     ) -> None:
         super().__init__()
         if d_model % heads:

@@ -49,7 +49,9 @@ class Small(nn.Module):
         "final_in": "input of head",
     }
 
-    def __init__(self, vocab_size: int, d_model: int, layers: int, max_len: int, *, heads: int = 1) -> None:
+    def __init__(
+        self, vocab_size: int, d_model: int, layers: int, max_len: int, *, heads: int = 1
+    ) -> None:
         super().__init__()
         if layers != 2:
             raise ValueError(f"layers={layers} must be 2: a GRU and attention")

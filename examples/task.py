@@ -36,7 +36,9 @@ class Before:
     """Recall the symbol that stood before the one asked about."""
 
     alphabet: Annotated[int, Field(ge=4, le=4096, description="how many symbols there are")] = 32
-    length: Annotated[int, Field(ge=2, le=512, description="symbols of a document, all different")] = 8
+    length: Annotated[
+        int, Field(ge=2, le=512, description="symbols of a document, all different")
+    ] = 8
 
     def __post_init__(self) -> None:
         if self.length >= self.alphabet:
@@ -56,17 +58,23 @@ class Before:
 
     def documents(self, seed: int, split: Split, start: int, stop: int) -> Documents:
         # document i depends on (seed, split, i) alone: a generator for each
-        streams = [np.random.default_rng([seed, SPLITS.index(split), i]) for i in range(start, stop)]
+        streams = [
+            np.random.default_rng([seed, SPLITS.index(split), i]) for i in range(start, stop)
+        ]
         shown = [FIRST_SYMBOL + rng.permutation(self.alphabet)[: self.length] for rng in streams]
         symbols = np.array(shown, np.int32).reshape(-1, self.length)
-        at = np.array([rng.integers(2, self.length + 1) for rng in streams], np.int32)  # <bos> is at 0
+        at = np.array(
+            [rng.integers(2, self.length + 1) for rng in streams], np.int32
+        )  # <bos> is at 0
         one = np.ones((len(streams), 1), np.int32)
         asked = np.take_along_axis(symbols, at[:, None] - 1, axis=1)
         tokens = np.concatenate([BOS * one, symbols, DIVIDER * one, asked], axis=1)
         last = (self.max_len - 1) * one
         answers = np.take_along_axis(symbols, at[:, None] - 2, axis=1)
         roles = roles_of(key=at, value=at - 1, query=last[:, 0])
-        return Documents(np.arange(start, stop), tokens.ravel(), last[:, 0] + 1, roles, last, answers)
+        return Documents(
+            np.arange(start, stop), tokens.ravel(), last[:, 0] + 1, roles, last, answers
+        )
 
     def corrupt(self, docs: Documents, role: Role, seed: int, kind: Kind = "resample") -> Corrupted:
         return corrupt(self, docs, role, seed, kind)  # by what the three functions below say

@@ -3,13 +3,12 @@
 from dataclasses import replace
 
 import pytest
-from support.tiny_scale import MICRO
+from support.tiny_scale import as_quick
 
 from mecheval.cli import main
 from mecheval.core.spec import Spec
-from mecheval.paper import recipes
-from mecheval.paper.recipes import named, scale_named
 from mecheval.runs.run import run
+from mecheval.sweeps.recipe import get_experiments, get_scale
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
@@ -18,7 +17,7 @@ from mecheval.runs.run import run
     [("attention", "induction"), ("based", "induction"), ("mamba", "direct retrieval")],
 )
 def test_the_verdict_is_the_same_on_three_seeds(architecture, mechanism, seed, tmp_path):
-    every = named("demo").experiments(replace(scale_named("quick"), seeds=(seed,)))
+    every = get_experiments("demo", replace(get_scale("quick"), seeds=(seed,)))
     names = [Spec.parse(one.model.architecture).name for one in every]
     experiment = every[names.index(architecture)]
     found = run(experiment, tmp_path).summary()
@@ -30,7 +29,7 @@ def test_the_verdict_is_the_same_on_three_seeds(architecture, mechanism, seed, t
 
 def test_the_demo_trains_judges_and_names_its_report(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setitem(recipes.SCALES, "quick", MICRO)
+    as_quick(monkeypatch)
     assert main(["demo", "--seed", "3"]) == 0
     out = capsys.readouterr().out
     for word in ("Attention", "BaseConv", "Based", "DeltaNet", "H3", "Hyena", "Mamba"):

@@ -42,7 +42,10 @@ SAYS = {  # by page, what its blocks print among other things
     "training.md": ["done {'value'"],
     "interventions.md": ["\nunsolved\n", "64 torch.Size([64, 19, 1, 32, 32])"],
     "verdict.md": ["unsolved 1.0"],
-    "add-a-mixer.md": ["Forgetful: all checks passed", "Peeking: must not see the future: changing token 1"],
+    "add-a-mixer.md": [
+        "Forgetful: all checks passed",
+        "Peeking: must not see the future: changing token 1",
+    ],
     "add-a-metric.md": ["margin restored blocks.1.block_in query"],
     "compare.md": ["10 − 60 steps: -0.92, p = 0.031, differ"],
     "resume.md": ["diverged", "threads was 1 and is 2", "did you mean 'attention'?"],
@@ -75,7 +78,9 @@ def sweep_by_hand(folder: Path) -> None:
     experiments = get_experiments("figure3", get_scale("quick"))
     made.planned(folder, "figure3", experiments)
     provenance = {**made.PROVENANCE, "made_by": made_by("cpu", 1, {})}
-    rows = made.behaviour(0.9, 0.8) + made.grid(0.8, 0.1, {"key": 0.0, "value": 1.0, "next_key": 0.0, "query": 0.0})
+    rows = made.behaviour(0.9, 0.8) + made.grid(
+        0.8, 0.1, {"key": 0.0, "value": 1.0, "next_key": 0.0, "query": 0.0}
+    )
     for experiment in experiments:
         made.finished(folder, experiment, rows, said=made.verdict(), provenance=provenance)
 
@@ -91,12 +96,20 @@ def carry_out(line: str, monkeypatch, capsys) -> None:
         subprocess.run([sys.executable, "-m", "mecheval", *arguments], check=True)
     elif program == "mecheval":
         expected = re.search("# exit code ([0-9]+)", line)
-        assert main(arguments) == int(expected[1] if expected else 0), f"{line}\n{capsys.readouterr().err}"
+        assert main(arguments) == int(expected[1] if expected else 0), (
+            f"{line}\n{capsys.readouterr().err}"
+        )
     elif program == "make":
         assert set(arguments) <= set(MAKE)
     elif program == "pip":
-        assert all((ROOT / arguments[i + 1]).exists() for i, word in enumerate(arguments) if word == "-c")
-        assert all(extra in EXTRAS for found in re.findall(r"mecheval\[(.*?)\]", line) for extra in found.split(","))
+        assert all(
+            (ROOT / arguments[i + 1]).exists() for i, word in enumerate(arguments) if word == "-c"
+        )
+        assert all(
+            extra in EXTRAS
+            for found in re.findall(r"mecheval\[(.*?)\]", line)
+            for extra in found.split(",")
+        )
     else:
         assert program == ".venv/bin/pre-commit", f"nobody tries {line!r}"
 
@@ -168,7 +181,9 @@ def test_make_targets_that_are_named_exist(page):
 
 @pytest.mark.parametrize("name", GENERATED["pages"]())
 def test_generated_pages_are_what_the_code_says(name):
-    assert (DOCS / name).read_text(encoding="utf-8") == GENERATED["pages"]()[name], "run `make docs`"
+    assert (DOCS / name).read_text(encoding="utf-8") == GENERATED["pages"]()[name], (
+        "run `make docs`"
+    )
 
 
 def test_every_page_is_in_the_contents():
@@ -199,7 +214,9 @@ def site(tmp_path_factory):
 
 def test_the_site_builds_without_a_warning(site):
     assert {page.stem for page in DOCS.glob("*.md")} <= {page.stem for page in site.glob("*.html")}
-    assert "A run is a pure function of this" in (site / "api.html").read_text(), "docstrings are in it"
+    assert "A run is a pure function of this" in (site / "api.html").read_text(), (
+        "docstrings are in it"
+    )
 
 
 def test_no_page_loads_anything_from_elsewhere(site):

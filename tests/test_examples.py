@@ -11,7 +11,13 @@ from mecheval.cli import main
 from mecheval.models.registries import models
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
-FIELDS = ["model.d_model=8", "train.steps=3", "train.batch=8", "eval.documents=16", "eval.grid_documents=16"]
+FIELDS = [
+    "model.d_model=8",
+    "train.steps=3",
+    "train.batch=8",
+    "eval.documents=16",
+    "eval.grid_documents=16",
+]
 CLASSES = {"mixer": "Decay", "task": "Before", "model": "Small"}
 
 
@@ -41,11 +47,21 @@ def test_an_example_keeps_its_promises_is_trained_and_intervened_on(kind, capsys
 
 def test_the_mixers_inner_site_is_there_and_can_be_restored(capsys):
     text = f"{EXAMPLES / 'mixer.py'}:Decay:heads=2"
-    assert "blocks.1.mixer.memory" in {site["name"] for site in answered(capsys, "list", "sites", text)}
+    assert "blocks.1.mixer.memory" in {
+        site["name"] for site in answered(capsys, "list", "sites", text)
+    }
     folder = answered(capsys, "run", "recall:pairs=3,vocab=16", text, *FIELDS)["folder"]
     site = "blocks.1.mixer.memory"
-    rows = answered(capsys, "intervene", folder, "--plugin", text, "--documents", 8, "--site", site)["rows"]
-    assert {row["role"] for row in rows if row["site"] == site} == {"key", "value", "next_key", "divider", "query"}
+    rows = answered(
+        capsys, "intervene", folder, "--plugin", text, "--documents", 8, "--site", site
+    )["rows"]
+    assert {row["role"] for row in rows if row["site"] == site} == {
+        "key",
+        "value",
+        "next_key",
+        "divider",
+        "query",
+    }
 
 
 def test_the_ten_lines_find_out_how_the_model_recalls(tmp_path):

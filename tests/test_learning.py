@@ -13,9 +13,18 @@ from mecheval.interventions.verdict import verdict
 from mecheval.runs.experiment import Experiment
 from mecheval.runs.run import run
 
-COMMON = {"task": "recall:pairs=4,vocab=64", "train.batch": 128, "train.stop": 0.95, "eval.documents": 512}
+COMMON = {
+    "task": "recall:pairs=4,vocab=64",
+    "train.batch": 128,
+    "train.stop": 0.95,
+    "eval.documents": 512,
+}
 # the paper's start, 0.02, would stay at chance for thousands of steps
-ATTENTION = {"model.architecture": "attention", "model.init.linear": 3.0, "model.init.embedding": 5.0}
+ATTENTION = {
+    "model.architecture": "attention",
+    "model.init.linear": 3.0,
+    "model.init.embedding": 5.0,
+}
 ATTENTION |= {
     "train.lr": 1e-3,
     "train.schedule": "constant",
@@ -25,7 +34,13 @@ ATTENTION |= {
     "eval.grid_every": 1,
 }
 # six of six seeds reached 95 % within 4,000 steps, this one first; at batch 32 or 64 not all did
-MAMBA = {"model.architecture": "mamba", "train.lr": 1e-2, "train.steps": 4000, "eval.every": 100, "seed": 5}
+MAMBA = {
+    "model.architecture": "mamba",
+    "train.lr": 1e-2,
+    "train.steps": 4000,
+    "eval.every": 100,
+    "seed": 5,
+}
 
 
 @pytest.fixture(scope="session")
@@ -97,12 +112,20 @@ def test_the_mechanism_of_attention_emerges_as_the_task_is_learned(attention):
 @pytest.mark.xdist_group("mamba")
 def test_mamba_recalls_by_direct_retrieval(mamba):
     found = grid(mamba, ["blocks.1.block_in", "blocks.1.mixer_out", "blocks.0.mixer.conv_out"])
-    here = {role: share for (_, site, role), (share, _) in shares(found).items() if site == "blocks.1.block_in"}
+    here = {
+        role: share
+        for (_, site, role), (share, _) in shares(found).items()
+        if site == "blocks.1.block_in"
+    }
     assert here["value"] <= 0.1
     assert here["query"] + here["key"] >= 0.5
     answer = verdict(found, layers=2)
     assert answer.mechanism == "direct retrieval"
     # four taps spread the key over four tokens: the convolution's output at one of them alone brings little back
-    inner = {role: share for (_, site, role), (share, _) in shares(found).items() if site.endswith("conv_out")}
+    inner = {
+        role: share
+        for (_, site, role), (share, _) in shares(found).items()
+        if site.endswith("conv_out")
+    }
     assert all(-0.1 < inner[role] < 0.5 for role in ("value", "next_key"))
     assert answer.convolution is None

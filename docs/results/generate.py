@@ -17,17 +17,46 @@ from mecheval.report.study import Study
 from mecheval.results.archive import KEPT
 
 HERE = Path(__file__).parent
-ORDER = ["3", "4a", "4b", "5", "7", "8", "9", "10", "11", "12", "13", "grandparent", "emergence", "cost"]
+ORDER = [
+    "3",
+    "4a",
+    "4b",
+    "5",
+    "7",
+    "8",
+    "9",
+    "10",
+    "11",
+    "12",
+    "13",
+    "grandparent",
+    "emergence",
+    "cost",
+]
 SCALES = {"small": "Small", "laptop": "At the published size"}
 WHY = {"small": "why", "laptop": "why-published"}  # in words.toml
-FACTS = ("mecheval", "torch", "numba", "python", "processor", "cores", "threads", "commit", "CPU time of all runs")
+FACTS = (
+    "mecheval",
+    "torch",
+    "numba",
+    "python",
+    "processor",
+    "cores",
+    "threads",
+    "commit",
+    "CPU time of all runs",
+)
 
 
 def folders() -> list[Path]:
     """Of the studies that are kept, in the paper's order."""
     found = [file.parent for file in HERE.glob(f"*/{KEPT}")]
     return sorted(
-        found, key=lambda folder: (ORDER.index(folder.name.removeprefix("figure").split("-")[0]), folder.name)
+        found,
+        key=lambda folder: (
+            ORDER.index(folder.name.removeprefix("figure").split("-")[0]),
+            folder.name,
+        ),
     )
 
 
@@ -49,7 +78,11 @@ def words() -> dict[str, Any]:
 @cache
 def findings() -> dict[str, list[Finding]]:
     """Of each claim, at `small` and, where any number of it has seeds enough for an answer, at the published size."""
-    told = [found for found in check_claims(CLAIMS, [HERE]) if any(number.seeds >= SEEDS for number in found.numbers)]
+    told = [
+        found
+        for found in check_claims(CLAIMS, [HERE])
+        if any(number.seeds >= SEEDS for number in found.numbers)
+    ]
     return {claim.name: [found for found in told if found.claim is claim] for claim in CLAIMS}
 
 
@@ -62,9 +95,17 @@ def readme() -> str:
         parts += claim(told, said)
     parts += [
         "## Figures",
-        *(part for name, study in studies.items() for part in picture(name, study, said["figures"])),
+        *(
+            part
+            for name, study in studies.items()
+            for part in picture(name, study, said["figures"])
+        ),
     ]
-    parts += ["## How it was made", made(studies), f"```text\n{(HERE / 'reproduce.sh').read_text().strip()}\n```"]
+    parts += [
+        "## How it was made",
+        made(studies),
+        f"```text\n{(HERE / 'reproduce.sh').read_text().strip()}\n```",
+    ]
     return "\n\n".join(parts) + "\n"
 
 
@@ -72,7 +113,12 @@ def answers() -> str:
     lines = ["| the paper says | where | runs | small | published size |", "|---|---|---|---|---|"]
     for told in CLAIMS:
         found = {one.scale: f"**{one.answer}**" for one in findings()[told.name]}
-        cells = [f"[{told.says}](#{told.name})", told.where, f"`{told.recipe}`", *(found.get(s, "–") for s in SCALES)]
+        cells = [
+            f"[{told.says}](#{told.name})",
+            told.where,
+            f"`{told.recipe}`",
+            *(found.get(s, "–") for s in SCALES),
+        ]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 
@@ -84,7 +130,10 @@ def claim(told: Claim, said: Mapping[str, Mapping[str, str]]) -> Iterator[str]:
         assert found.scale in SCALES
         yield f"{SCALES[found.scale]}, from `{told.recipe}` at scale `{found.scale}`:"
         lines = ["| measured | mean [95 %] | rule | |", "|---|---|---|---|"]
-        lines += [f"| {number.what} | {number} | {number.bound} | {number.answer} |" for number in found.numbers]
+        lines += [
+            f"| {number.what} | {number} | {number.bound} | {number.answer} |"
+            for number in found.numbers
+        ]
         yield "\n".join(lines)
         yield f"**{found.answer.capitalize()}.** {said[WHY[found.scale]].get(told.name, '').strip()}".strip()
 
@@ -100,7 +149,11 @@ def made(studies: dict[str, Study]) -> str:
     lines = ["| study | runs | " + " | ".join(FACTS) + " |", "|---" * (len(FACTS) + 2) + "|"]
     for name, study in studies.items():
         facts = provenance(study)
-        lines.append(f"| {name} | {study.counted} | " + " | ".join(facts.get(fact, "–") for fact in FACTS) + " |")
+        lines.append(
+            f"| {name} | {study.counted} | "
+            + " | ".join(facts.get(fact, "–") for fact in FACTS)
+            + " |"
+        )
     return "\n".join(lines)
 
 

@@ -4,13 +4,13 @@ import re
 from dataclasses import replace
 
 import pytest
-from mecheval.paper.beyond import emergence
 from report.test_page import CHROMIUM, browsed, outside
 from support.card_runs import MEAN, made
 from support.made_runs import behaviour, experiment, finished, grid, verdict
 
 from mecheval.cards.facts import EmergenceStep, emergence_steps
 from mecheval.report.study import Study
+from mecheval.report.training_figures import emergence
 
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>|`*"
 

@@ -17,7 +17,10 @@ PAGE = (Path(__file__).parents[2] / "docs" / "compare.md").read_text(encoding="u
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
     place = tmp_path_factory.mktemp("made")
-    numbers = {"attention": [0.9, 0.95, 0.92, 0.97, 0.93, 0.96], "mamba": [0.3, 0.28, 0.35, 0.31, 0.33, 0.29]}
+    numbers = {
+        "attention": [0.9, 0.95, 0.92, 0.97, 0.93, 0.96],
+        "mamba": [0.3, 0.28, 0.35, 0.31, 0.33, 0.29],
+    }
     for architecture, values in numbers.items():
         for seed, value in enumerate(values):
             finished(place / "runs", experiment(architecture, seed=seed), behaviour(value, value))
@@ -49,10 +52,15 @@ def test_json_and_csv_are_the_table(folder, capsys):
     said = json.loads(capsys.readouterr().out)
     assert said["runs"] == {"done": 12, "diverged": 0, "failed": 0, "missing": 0}
     assert [pair["metric"] for pair in said["pairs"]] == ["accuracy", "likelihood"]
-    assert {group["group"]: group["seeds"] for group in said["groups"]} == {"attention": 6, "mamba": 6}
+    assert {group["group"]: group["seeds"] for group in said["groups"]} == {
+        "attention": 6,
+        "mamba": 6,
+    }
     assert main(["compare", "runs", "--csv"]) == 0
     Path("pairs.csv").write_text(capsys.readouterr().out)
-    assert read_csv("pairs.csv")["difference"].tolist() == pytest.approx([p["difference"] for p in said["pairs"]])
+    assert read_csv("pairs.csv")["difference"].tolist() == pytest.approx(
+        [p["difference"] for p in said["pairs"]]
+    )
 
 
 @pytest.mark.parametrize("ending", ["png", "json", "csv", "html"])
@@ -66,17 +74,26 @@ def test_the_forest_is_written(folder, capsys, ending):
     ("arguments", "said"),
     [
         (["few"], "there are mamba 1; attention 1"),
-        (["alone"], "by='architecture' must have at least 2 values: all 1 runs have model.architecture=attention"),
+        (
+            ["alone"],
+            "by='architecture' must have at least 2 values: all 1 runs have model.architecture=attention",
+        ),
         (["nowhere"], "must be a folder"),
         (["runs", "--by", "architectur"], "did you mean 'model.architecture'"),
         (["runs", "--by", "seed"], "by='seed'"),
         (["runs", "--by", "documents"], "train.documents, eval.documents"),
         (["runs", "--by", "train.stop"], "train.stop=left out"),
-        (["runs", "--metric", "f1"], "metric='f1' must be one of accuracy, likelihood, loss, share"),
+        (
+            ["runs", "--metric", "f1"],
+            "metric='f1' must be one of accuracy, likelihood, loss, share",
+        ),
         (["runs", "--metric", "share", "--role", "bos"], "role='bos' must be one of key, value"),
         (["runs", "--role", "value"], "role='value' must come with metric 'share'"),
         (["runs", "--metric", "share"], "with share at key or share at value"),
-        (["runs", "--correction", "bonferroni"], "correction='bonferroni' must be one of holm, fdr, none"),
+        (
+            ["runs", "--correction", "bonferroni"],
+            "correction='bonferroni' must be one of holm, fdr, none",
+        ),
         (["runs", "--out", "a.gif"], "must end in .png"),
         (["runs", "--out", "no/such/a.png"], "cannot be written"),
         ([], "DIR"),

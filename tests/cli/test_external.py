@@ -11,7 +11,7 @@ from mecheval.models.registries import models
 from mecheval.plugins import checksums, load_plugin
 from mecheval.runs.experiment import Experiment
 from mecheval.runs.provenance import made_by
-from mecheval.sweeps.estimate import measured
+from mecheval.sweeps.estimate import measure
 from mecheval.sweeps.worker import work
 
 TASK = "recall:pairs=3,vocab=16"
@@ -186,7 +186,7 @@ def test_a_sweeps_worker_and_its_estimate_know_it(file, tmp_path, monkeypatch):
             "eval.documents": 8,
         }
     )
-    cost = measured(experiment)
+    cost = measure(experiment)
     assert min(cost.step, cost.evaluated, cost.intervened) > 0
     made = made_by("cpu", 1, checksums())
     job = Job(

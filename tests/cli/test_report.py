@@ -28,7 +28,9 @@ def test_a_figure_is_written_as_png_and_pdf_and_named(sweep, capsys, tmp_path):
 def test_json_is_the_table(sweep, capsys):
     assert main(["figure", "figure3", "--runs", str(sweep), "--json"]) == 0
     table = json.loads(capsys.readouterr().out)
-    assert {line["panel"]: line["value"] for line in table}["Restored @ Value"] == pytest.approx(0.8)
+    assert {line["panel"]: line["value"] for line in table}["Restored @ Value"] == pytest.approx(
+        0.8
+    )
 
 
 def test_a_report_is_written_into_the_folder_or_where_it_is_asked_for(sweep, capsys, tmp_path):
@@ -46,7 +48,14 @@ def test_several_folders_are_one_report_here_with_the_counts_of_all(sweep, capsy
     finished(tmp_path / "more", every[0], behaviour(0.9, 0.8))
     assert main(["report", str(sweep), "more", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert found == {"report": "report.html", "partial": True, "done": 2, "diverged": 0, "failed": 0, "missing": 1}
+    assert found == {
+        "report": "report.html",
+        "partial": True,
+        "done": 2,
+        "diverged": 0,
+        "failed": 0,
+        "missing": 1,
+    }
     assert "2 studies" in (tmp_path / "report.html").read_text(encoding="utf-8")
     assert not (sweep / "report.html").exists()
 

@@ -17,7 +17,13 @@ from mecheval.runs.experiment import Experiment
 from mecheval.training import train as training
 
 TASK, MODEL = "recall:pairs=4,vocab=64", "attention"
-FIELDS = ["model.d_model=4", "train.documents=64", "train.steps=3", "eval.documents=8", "eval.every=2"]
+FIELDS = [
+    "model.d_model=4",
+    "train.documents=64",
+    "train.steps=3",
+    "eval.documents=8",
+    "eval.every=2",
+]
 JUDGEMENTS = {"accuracy", "likelihood", "loss"}
 
 
@@ -211,7 +217,9 @@ def test_a_third_party_task_comes_in_by_a_plugin(capsys, tmp_path):
     file = tmp_path / "strange_task.py"
     file.write_text(TASK_FILE)
     out = tmp_path / "runs"
-    found = run_json(capsys, "my_recall:pairs=4,vocab=64", MODEL, *FIELDS, "--plugin", file, "--out", out)
+    found = run_json(
+        capsys, "my_recall:pairs=4,vocab=64", MODEL, *FIELDS, "--plugin", file, "--out", out
+    )
     assert found["status"] == "done"
     assert "my_recall-attention-" in found["folder"]
     provenance = json.loads((Path(found["folder"]) / "provenance.json").read_text())["content"]
@@ -226,7 +234,9 @@ def test_a_run_of_a_plugin_that_was_changed_is_another_run(capsys, tmp_path, mix
     assert "plugins was" in capsys.readouterr().err
 
 
-def test_a_mixer_that_sees_the_future_is_refused_before_anything_is_written(capsys, tmp_path, mixer, monkeypatch):
+def test_a_mixer_that_sees_the_future_is_refused_before_anything_is_written(
+    capsys, tmp_path, mixer, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
     assert main(["run", TASK, f"{mixer}:Ahead", *FIELDS]) == 1
     captured = capsys.readouterr()
@@ -236,7 +246,14 @@ def test_a_mixer_that_sees_the_future_is_refused_before_anything_is_written(caps
 
 
 def test_a_diverged_run_is_a_result_without_a_judgement(capsys, tmp_path, mixer):
-    fields = [*FIELDS[:2], "train.steps=200", "eval.documents=8", "eval.every=1", "train.lr=0.3", "train.warmup=0"]
+    fields = [
+        *FIELDS[:2],
+        "train.steps=200",
+        "eval.documents=8",
+        "eval.every=1",
+        "train.lr=0.3",
+        "train.warmup=0",
+    ]
     fields += ["train.schedule=constant", "model.layers=1", "model.init.embedding=50"]
     command = [TASK, f"{mixer}:Overflows", *fields, "--out", tmp_path / "runs"]
     found = run_json(capsys, *command)
@@ -244,7 +261,9 @@ def test_a_diverged_run_is_a_result_without_a_judgement(capsys, tmp_path, mixer)
     assert found["status"] == "diverged"
     assert found["metrics"] == {}
     assert 0 < found["steps"] < 200, "after some steps"
-    assert re.fullmatch(rf"step {found['steps']}: (loss|gradient_norm|dev_loss) is (nan|inf)", found["reason"])
+    assert re.fullmatch(
+        rf"step {found['steps']}: (loss|gradient_norm|dev_loss) is (nan|inf)", found["reason"]
+    )
     files = [path for path in (tmp_path / "runs").rglob("*") if path.is_file()]
     assert sorted(path.name for path in files) == [
         "checksums.json",
@@ -257,14 +276,22 @@ def test_a_diverged_run_is_a_result_without_a_judgement(capsys, tmp_path, mixer)
     for path in files:
         assert not re.search(b"accuracy|likelihood|verdict", path.read_bytes()), path.name
     curve = next(path for path in files if path.name == "curve.jsonl").read_text().splitlines()
-    assert [json.loads(line)["step"] for line in curve] == list(range(1, len(curve) + 1)), "it has a past"
+    assert [json.loads(line)["step"] for line in curve] == list(range(1, len(curve) + 1)), (
+        "it has a past"
+    )
     assert run_json(capsys, *command) == found
     assert main(["run", *map(str, command)]) == 0
     assert "diverged" in capsys.readouterr().out
 
 
 def test_ctrl_c_saves_and_the_same_command_resumes(capsys, tmp_path):
-    fields = ["model.d_model=4", "train.documents=0", "train.steps=200", "eval.documents=8", "eval.every=10"]
+    fields = [
+        "model.d_model=4",
+        "train.documents=0",
+        "train.steps=200",
+        "eval.documents=8",
+        "eval.every=10",
+    ]
     command = ["run", TASK, MODEL, *fields, "--json"]
     out = tmp_path / "runs"
     process = subprocess.Popen(
@@ -286,7 +313,8 @@ def test_ctrl_c_saves_and_the_same_command_resumes(capsys, tmp_path):
     assert (process.returncode, printed) == (130, "")
     *_, last = said.splitlines()
     stopped = re.fullmatch(
-        r"stopped at step (\d+) of 200; .*\.partial is saved, rerun the same command to resume", last
+        r"stopped at step (\d+) of 200; .*\.partial is saved, rerun the same command to resume",
+        last,
     )
     assert 0 < int(stopped[1]) < 200
     (partial,) = out.iterdir()
@@ -300,7 +328,9 @@ def test_ctrl_c_saves_and_the_same_command_resumes(capsys, tmp_path):
     assert first.pop("folder") != second.pop("folder")
     assert first == second
     for name in ("curve.jsonl", "rows.jsonl", "weights.safetensors", "optimiser.safetensors"):
-        one, other = (next(folder.glob(f"*/{name}")).read_bytes() for folder in (out, tmp_path / "whole"))
+        one, other = (
+            next(folder.glob(f"*/{name}")).read_bytes() for folder in (out, tmp_path / "whole")
+        )
         assert one == other, name
 
 

@@ -5,7 +5,14 @@ import numpy as np
 import pytest
 from scipy.stats import ttest_ind, ttest_rel
 
-from mecheval.metrics.statistics import ALPHA, CORRECTIONS, adjust_p, contrast, seeds_needed, smallest_p
+from mecheval.metrics.statistics import (
+    ALPHA,
+    CORRECTIONS,
+    adjust_p,
+    contrast,
+    seeds_needed,
+    smallest_p,
+)
 
 
 def seeds(values, first=0):
@@ -23,7 +30,8 @@ def by_hand(x, y, paired):
         every = [*x, *y]
         sides = [set(side) for side in combinations(range(len(every)), len(x))]
         signed = [
-            np.mean([every[i] for i in side]) - np.mean([every[i] for i in range(len(every)) if i not in side])
+            np.mean([every[i] for i in side])
+            - np.mean([every[i] for i in range(len(every)) if i not in side])
             for side in sides
         ]
     seen = np.mean(x) - np.mean(y)
@@ -52,14 +60,21 @@ def test_p_agrees_with_counting_also_among_ties(paired):
     rng = np.random.default_rng(0)
     for n in (2, 3, 5):
         for _ in range(10):
-            x, y = rng.integers(0, 4, size=(2, n)) / 1000 + 0.9  # few values: many ties, none exact in binary
+            x, y = (
+                rng.integers(0, 4, size=(2, n)) / 1000 + 0.9
+            )  # few values: many ties, none exact in binary
             found = contrast(seeds(x), seeds(y, first=0 if paired else 100))
             assert found.p == pytest.approx(by_hand(x, y, paired)), (x, y)
 
 
 def test_swapping_the_groups_flips_the_sign_and_keeps_p():
     rng = np.random.default_rng(1)
-    for n, other, first in ((4, 4, 0), (16, 16, 0), (4, 5, 100), (12, 9, 100)):  # few and drawn, paired and not
+    for n, other, first in (
+        (4, 4, 0),
+        (16, 16, 0),
+        (4, 5, 100),
+        (12, 9, 100),
+    ):  # few and drawn, paired and not
         a, b = seeds(rng.random(n)), seeds(rng.random(other), first)
         there, back = contrast(a, b), contrast(b, a)
         assert back.difference == pytest.approx(-there.difference)
@@ -92,7 +107,10 @@ def test_a_seed_that_only_one_group_has_is_left_out_of_pairs():
 def test_intervals_are_those_of_student_and_welch():
     rng = np.random.default_rng(2)
     x, y = rng.random(5), rng.random(7)
-    found, theirs = contrast(seeds(x), seeds(y, first=50)), ttest_ind(x, y, equal_var=False).confidence_interval(0.95)
+    found, theirs = (
+        contrast(seeds(x), seeds(y, first=50)),
+        ttest_ind(x, y, equal_var=False).confidence_interval(0.95),
+    )
     assert (found.low, found.high) == pytest.approx(tuple(theirs))
     found, theirs = contrast(seeds(x), seeds(y[:5])), ttest_rel(x, y[:5]).confidence_interval(0.95)
     assert (found.low, found.high) == pytest.approx(tuple(theirs))
@@ -101,7 +119,10 @@ def test_intervals_are_those_of_student_and_welch():
 @pytest.mark.parametrize("first", [0, 100])
 def test_about_19_of_20_intervals_hold_the_truth_also_with_three_seeds(first):
     rng = np.random.default_rng(3)
-    found = [contrast(seeds(rng.normal(0.7, 0.1, 3)), seeds(rng.normal(0.5, 0.1, 3), first)) for _ in range(300)]
+    found = [
+        contrast(seeds(rng.normal(0.7, 0.1, 3)), seeds(rng.normal(0.5, 0.1, 3), first))
+        for _ in range(300)
+    ]
     held = sum(one.low <= 0.2 <= one.high for one in found)
     assert 0.91 * 300 <= held <= 0.99 * 300
 
@@ -124,7 +145,9 @@ def test_among_equal_groups_holm_finds_anything_at_all_in_one_of_twenty_studies(
     finds = 0
     for _ in range(trials):
         drawn = [seeds(rng.random(8)) for _ in range(groups)]
-        finds += adjust_p(np.array([contrast(a, b).p for a, b in combinations(drawn, 2)])).min() <= ALPHA
+        finds += (
+            adjust_p(np.array([contrast(a, b).p for a, b in combinations(drawn, 2)])).min() <= ALPHA
+        )
     assert finds <= trials * ALPHA + 3 * math.sqrt(trials * ALPHA)
 
 
@@ -163,7 +186,9 @@ def test_holm_by_hand():
 
 def test_fdr_by_hand():
     # times 4 / rank: 0.04 0.04 0.04 0.8, and never above the one after
-    assert adjust_p(np.array([0.8, 0.01, 0.03, 0.02]), "fdr") == pytest.approx([0.8, 0.04, 0.04, 0.04])
+    assert adjust_p(np.array([0.8, 0.01, 0.03, 0.02]), "fdr") == pytest.approx(
+        [0.8, 0.04, 0.04, 0.04]
+    )
     assert adjust_p(np.array([0.8, 0.01]), "none") == pytest.approx([0.8, 0.01])
 
 
@@ -173,7 +198,9 @@ def test_no_corrected_p_is_below_the_corrected_smallest(correction):
     floors = rng.choice([0.5, 0.25, 0.0625, 0.03125], size=20)
     least = adjust_p(floors, correction)
     for _ in range(50):
-        assert (adjust_p(floors + (1 - floors) * rng.random(20) ** 4, correction) >= least - 1e-12).all()
+        assert (
+            adjust_p(floors + (1 - floors) * rng.random(20) ** 4, correction) >= least - 1e-12
+        ).all()
     assert len(adjust_p(np.array([]), correction)) == 0
 
 

@@ -4,7 +4,14 @@ import numpy as np
 import pytest
 from scipy.stats import t
 
-from mecheval.metrics.statistics import MANY, interval, middle, proportion_interval, resampled, seed_interval
+from mecheval.metrics.statistics import (
+    MANY,
+    interval,
+    middle,
+    proportion_interval,
+    resampled,
+    seed_interval,
+)
 
 Z = 1.959963984540054  # the 97.5 % quantile of the normal distribution
 
@@ -17,7 +24,9 @@ def wilson(right, n):
     return middle - half, middle + half
 
 
-@pytest.mark.parametrize(("right", "n"), [(0, 8), (8, 8), (0, 1), (1, 1), (1, 2), (5, 1024), (512, 1024), (1023, 1024)])
+@pytest.mark.parametrize(
+    ("right", "n"), [(0, 8), (8, 8), (0, 1), (1, 1), (1, 2), (5, 1024), (512, 1024), (1023, 1024)]
+)
 def test_the_interval_of_a_share_is_wilsons(right, n):
     low, high = interval(np.repeat([1.0, 0.0], [right, n - right]))
     assert (low, high) == pytest.approx(wilson(right, n), abs=1e-12)
@@ -46,7 +55,9 @@ def test_a_mean_lies_in_its_interval_and_more_documents_make_it_narrower():
 def test_a_large_sample_has_the_interval_of_the_normal_distribution():
     drawn = np.random.default_rng(1).normal(3.0, 2.0, size=2000)
     error = drawn.std() / math.sqrt(len(drawn))
-    assert interval(drawn) == pytest.approx((drawn.mean() - Z * error, drawn.mean() + Z * error), abs=0.2 * error)
+    assert interval(drawn) == pytest.approx(
+        (drawn.mean() - Z * error, drawn.mean() + Z * error), abs=0.2 * error
+    )
 
 
 def test_the_same_values_have_the_same_interval_whatever_else_was_asked():
@@ -74,10 +85,14 @@ def test_a_sample_without_spread_is_an_interval_without_width():
 
 def test_where_resampling_ends_the_interval_hardly_changes():
     drawn = np.random.default_rng(5).exponential(size=MANY + 1)
-    resampled_width, normal_width = (high - low for low, high in (interval(drawn[:MANY]), interval(drawn)))
+    resampled_width, normal_width = (
+        high - low for low, high in (interval(drawn[:MANY]), interval(drawn))
+    )
     assert resampled_width == pytest.approx(normal_width, rel=0.1)
     error = drawn.std(ddof=1) / math.sqrt(len(drawn))
-    assert interval(drawn) == pytest.approx((drawn.mean() - Z * error, drawn.mean() + Z * error), rel=1e-12)
+    assert interval(drawn) == pytest.approx(
+        (drawn.mean() - Z * error, drawn.mean() + Z * error), rel=1e-12
+    )
 
 
 def test_cells_are_resampled_by_the_same_documents():

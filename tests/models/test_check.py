@@ -44,7 +44,9 @@ class SeesOneAhead(Mean):
 
 class CircularFFT(Mean):
     def forward(self, x):
-        return torch.fft.irfft(torch.fft.rfft(super().forward(x), dim=1) * 0.5j, n=x.shape[1], dim=1)
+        return torch.fft.irfft(
+            torch.fft.rfft(super().forward(x), dim=1) * 0.5j, n=x.shape[1], dim=1
+        )
 
 
 class NormalisesOverTime(Mean):

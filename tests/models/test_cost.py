@@ -8,14 +8,18 @@ D, TIME = 16, 64
 
 
 def operations(architecture, time=TIME):
-    model = LanguageModel(ModelConfig(architecture=architecture, d_model=D, layers=1), vocab_size=10)
+    model = LanguageModel(
+        ModelConfig(architecture=architecture, d_model=D, layers=1), vocab_size=10
+    )
     return describe_model(model, lengths=(time,)).flops_per_token[time]
 
 
 def test_attention_counts_the_products_of_its_equation():
     projections, looking, mlp = 4 * D * D, 2 * TIME * D, 8 * D * D
     pointwise = operations("attention") - 2 * (projections + looking + mlp)
-    assert 0 < pointwise < 20 * D + 4 * TIME  # residuals, biases, gelu; scale and mask of the scores
+    assert (
+        0 < pointwise < 20 * D + 4 * TIME
+    )  # residuals, biases, gelu; scale and mask of the scores
 
 
 def test_the_compiled_scan_is_counted():

@@ -132,7 +132,12 @@ def test_the_verdict_on_ours_as_a_strangers_is_the_same():
     result = evaluate_grid(model, task, GridOptions(site="short", documents=32))
     said = result.verdict
     assert {row.site for row in result.rows(7)} == {None, "blocks.1.block_in", "blocks.1.mixer_out"}
-    assert (said.mechanism, said.layer, said.role, said.confidence) == ("induction", 1, "value", 1.0)
+    assert (said.mechanism, said.layer, said.role, said.confidence) == (
+        "induction",
+        1,
+        "value",
+        1.0,
+    )
     assert said.mechanism == native.mechanism
     assert said.evidence["blocks.1.block_in at value"] == pytest.approx(
         native.evidence["blocks.1.block_in at value"], abs=0.05
@@ -246,20 +251,48 @@ class Changed(nn.Module):
 
 HEAD = {"part": "output of part"}
 REFUSED = [
-    (lambda m, x: m.part(x), {"a": "output of prat"}, "'output of prat' must be 'input of PATH' or 'output of PATH'"),
+    (
+        lambda m, x: m.part(x),
+        {"a": "output of prat"},
+        "'output of prat' must be 'input of PATH' or 'output of PATH'",
+    ),
     (lambda m, x: m.part(x), {"a": "output of prat"}, "did you mean 'part'?"),
     (lambda m, x: m.part(x), {"a": "part"}, "a='part' must be"),
     (lambda m, x: m.part(x), {"a": 3}, "a='3' must be"),
     (lambda m, x: m.part(x), ["part"], "sites=['part'] must map names"),
-    (lambda m, x: m.part(x), {"a": "output of part", "b": "output of part"}, "b='output of part' must be new"),
-    (lambda m, x: m.part(x), {"a.b": "output of part", "a": "input of part"}, "'a' must have another name"),
+    (
+        lambda m, x: m.part(x),
+        {"a": "output of part", "b": "output of part"},
+        "b='output of part' must be new",
+    ),
+    (
+        lambda m, x: m.part(x),
+        {"a.b": "output of part", "a": "input of part"},
+        "'a' must have another name",
+    ),
     (lambda m, x: m.part(x), {"module.a": "output of part"}, "'module.a' must have another name"),
     (lambda m, x: m.part(x), {"forward": "output of part"}, "'forward' must have another name"),
-    (lambda m, x: m.part(m.part(x)), HEAD, "'part' must be passed once in a forward pass; it is passed 2 times"),
+    (
+        lambda m, x: m.part(m.part(x)),
+        HEAD,
+        "'part' must be passed once in a forward pass; it is passed 2 times",
+    ),
     (lambda m, x: x, HEAD, "'part' must be passed once in a forward pass; it is passed 0 times"),
-    (lambda m, x: x + m.part(x.sum(dim=1))[:, None], HEAD, "'part' must be a tensor (batch, …) with a time axis"),
-    (lambda m, x: m.part(x.transpose(0, 1)).transpose(0, 1), HEAD, "for tokens (3, 2) it has the shape (2, 3, 8)"),
-    (lambda m, x: x.sum(dim=1), {}, "Changed must return logits (batch, time, vocab); for tokens (3, 2) it returns"),
+    (
+        lambda m, x: x + m.part(x.sum(dim=1))[:, None],
+        HEAD,
+        "'part' must be a tensor (batch, …) with a time axis",
+    ),
+    (
+        lambda m, x: m.part(x.transpose(0, 1)).transpose(0, 1),
+        HEAD,
+        "for tokens (3, 2) it has the shape (2, 3, 8)",
+    ),
+    (
+        lambda m, x: x.sum(dim=1),
+        {},
+        "Changed must return logits (batch, time, vocab); for tokens (3, 2) it returns",
+    ),
     (lambda m, x: x + torch.randn_like(x), {}, "must return the same logits for the same tokens"),
     (lambda m, x: x @ x, {}, "must take tokens (batch, time); with (3, 2) it raised RuntimeError"),
 ]
@@ -282,7 +315,9 @@ class NoTensor(nn.Module):
 def test_an_output_that_is_not_a_tensor_is_rejected():
     module = Changed(lambda m, x: m.part(x)["x"])
     module.part = NoTensor()
-    with pytest.raises(InvalidInput, match="the output of part must be a tensor, or begin with one; it is dict"):
+    with pytest.raises(
+        InvalidInput, match="the output of part must be a tensor, or begin with one; it is dict"
+    ):
         ExternalModel(module, HEAD)
 
 
@@ -329,7 +364,10 @@ def test_other_site_names_give_rows_and_a_warning_about_the_verdict(
     assert finished.verdict is None
     monkeypatch.setattr(Small, "sites", {"blocks.1.block_in": "output of stream"})
     model = build_model(ModelConfig(architecture="small"), VOCAB)
-    assert missing_sites(model) == "a verdict needs the sites blocks.1.mixer_out; the model does not have them"
+    assert (
+        missing_sites(model)
+        == "a verdict needs the sites blocks.1.mixer_out; the model does not have them"
+    )
     assert not supports_verdict(interchange(model, TASK, documents=8))
     monkeypatch.setattr(Small, "sites", {})
     model = build_model(ModelConfig(architecture="small"), VOCAB)
@@ -405,5 +443,7 @@ def test_what_only_our_blocks_can_say_is_refused(module):
         lambda: held_pairs(model, TASK, 0),
         lambda: states(model, TASK.documents(0, "test", 0, 4), 0),
     ):
-        with pytest.raises(InvalidInput, match="model=Small must be a mecheval LanguageModel: only"):
+        with pytest.raises(
+            InvalidInput, match="model=Small must be a mecheval LanguageModel: only"
+        ):
             ask()

@@ -13,12 +13,21 @@ from mecheval.models.language_model import LanguageModel
 from mecheval.models.layers import ShortConv
 
 LAYERS = 4
-BACKBONE_DRAWS = ["attention", "base_conv", "based", "delta_net", "h3:d_state=64", "hyena:skip=true"]
+BACKBONE_DRAWS = [
+    "attention",
+    "base_conv",
+    "based",
+    "delta_net",
+    "h3:d_state=64",
+    "hyena:skip=true",
+]
 SCALED = {"attention": {"mixer.out_proj", "mlp.fc2"}, "hyena": {"mixer.out_proj", "mlp.fc2"}}
 
 
 def model(architecture, d_model=64):
-    return LanguageModel(ModelConfig(architecture=architecture, d_model=d_model, layers=LAYERS, max_len=128), 512)
+    return LanguageModel(
+        ModelConfig(architecture=architecture, d_model=d_model, layers=LAYERS, max_len=128), 512
+    )
 
 
 def linears(model):
@@ -56,7 +65,9 @@ def test_linear_weights_are_normal_and_residual_outputs_smaller(architecture):
         assert module.bias is None or not module.bias.any()
     assert scaled == SCALED.get(architecture.split(":")[0], {"mlp.fc2"})
     fourth = torch.cat(together) ** 4
-    assert float(fourth.mean()) == pytest.approx(3, abs=5 * math.sqrt(96 / len(fourth)))  # normal, not uniform
+    assert float(fourth.mean()) == pytest.approx(
+        3, abs=5 * math.sqrt(96 / len(fourth))
+    )  # normal, not uniform
 
 
 @pytest.mark.parametrize("architecture", [*BACKBONE_DRAWS, "mamba"])
@@ -70,13 +81,19 @@ def test_embeddings_are_normal_and_norms_the_identity(architecture):
     assert len(norms) == 1 + LAYERS * {"mamba": 1, "delta_net": 3}.get(architecture, 2)
     assert all((norm.weight == 1).all() for norm in norms)
     assert isinstance(built.norm, nn.LayerNorm)
-    assert isinstance(built.blocks[0].norm1, nn.RMSNorm if architecture == "mamba" else nn.LayerNorm)
+    assert isinstance(
+        built.blocks[0].norm1, nn.RMSNorm if architecture == "mamba" else nn.LayerNorm
+    )
     assert built.blocks[0].norm1.eps == 1e-5
 
 
-@pytest.mark.parametrize(("architecture", "width"), [("base_conv", 3), ("delta_net", 4), ("hyena", 3), ("mamba", 4)])
+@pytest.mark.parametrize(
+    ("architecture", "width"), [("base_conv", 3), ("delta_net", 4), ("hyena", 3), ("mamba", 4)]
+)
 def test_short_convolutions_are_initialised_as_in_torch(architecture, width):
-    convolutions = [module for module in model(architecture).modules() if isinstance(module, ShortConv)]
+    convolutions = [
+        module for module in model(architecture).modules() if isinstance(module, ShortConv)
+    ]
     bound = width**-0.5  # each channel has its own taps and nothing else
     assert_uniform(torch.cat([conv.weight.flatten() for conv in convolutions]), -bound, bound)
     biases = [conv.bias for conv in convolutions if conv.bias is not None]
@@ -89,10 +106,18 @@ def test_mamba_initialises_itself():
     blocks = model("mamba").blocks
     mambas = [block.mixer for block in blocks]
     assert all(block.mlp is None for block in blocks)
-    assert all(torch.equal(mamba.A_log, torch.log(torch.arange(1.0, 17)).expand(128, 16)) for mamba in mambas)
+    assert all(
+        torch.equal(mamba.A_log, torch.log(torch.arange(1.0, 17)).expand(128, 16))
+        for mamba in mambas
+    )
     assert all((mamba.D == 1).all() for mamba in mambas)
     assert_uniform(F.softplus(pooled(mambas, "dt_proj.bias")).log(), math.log(0.001), math.log(0.1))
-    bounds = {"dt_proj": 4**-0.5, "in_proj": 64**-0.5, "x_proj": 128**-0.5, "out_proj": (128 * LAYERS) ** -0.5}
+    bounds = {
+        "dt_proj": 4**-0.5,
+        "in_proj": 64**-0.5,
+        "x_proj": 128**-0.5,
+        "out_proj": (128 * LAYERS) ** -0.5,
+    }
     for name, bound in bounds.items():  # fan_in^−½; in dt_proj fan_in is dt_rank
         assert_uniform(pooled(mambas, f"{name}.weight"), -bound, bound)
 
@@ -102,11 +127,15 @@ def test_h3s_state_space_models_are_initialised_as_published():
     for h3 in h3s:
         assert torch.equal(h3.shift.B, torch.eye(1, 64).expand(128, 64))
         A = torch.complex(-h3.diagonal.log_A_real.exp(), h3.diagonal.A_imag)
-        assert A.detach().numpy() == pytest.approx((-0.5 + 1j * math.pi * torch.arange(32)).expand(64, 32).numpy())
+        assert A.detach().numpy() == pytest.approx(
+            (-0.5 + 1j * math.pi * torch.arange(32)).expand(64, 32).numpy()
+        )
         assert (torch.view_as_complex(h3.diagonal.B) == 1).all()
     assert_uniform(pooled(h3s, "shift.C"), -(64**-0.5), 64**-0.5)
     assert_uniform(pooled(h3s, "diagonal.log_dt"), math.log(0.001), math.log(0.1))
-    assert_normal(pooled(h3s, "diagonal.C"), 0.5**0.5)  # a standard complex normal, shared by its two parts
+    assert_normal(
+        pooled(h3s, "diagonal.C"), 0.5**0.5
+    )  # a standard complex normal, shared by its two parts
     assert_normal(pooled(h3s, "D_k"), 1)
     assert_normal(pooled(h3s, "D"), 1)
 

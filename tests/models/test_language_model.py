@@ -10,12 +10,21 @@ from mecheval.models.registries import architectures, mixers
 from mecheval.models.site import patch, record
 
 EVERY = ["attention", "base_conv", "based", "delta_net", "h3:d_state=32", "hyena", "mamba"]
-ABLATIONS = [*(f"mamba:d_conv={n}" for n in range(5)), *(f"based:kernel={k}" for k in (1, 2, 3, 4, "long"))]
-ABLATIONS += [f"{name}:positions={flag}" for name in architectures.names() for flag in ("true", "false")]
+ABLATIONS = [
+    *(f"mamba:d_conv={n}" for n in range(5)),
+    *(f"based:kernel={k}" for k in (1, 2, 3, 4, "long")),
+]
+ABLATIONS += [
+    f"{name}:positions={flag}" for name in architectures.names() for flag in ("true", "false")
+]
 
 
 def model_of(architecture, layers=2, d_model=16, vocab=40, seed=0, **options):
-    return LanguageModel(ModelConfig(architecture=architecture, d_model=d_model, layers=layers, **options), vocab, seed)
+    return LanguageModel(
+        ModelConfig(architecture=architecture, d_model=d_model, layers=layers, **options),
+        vocab,
+        seed,
+    )
 
 
 @pytest.fixture
@@ -39,7 +48,9 @@ def test_only_the_read_positions_are_computed_after_the_last_mixer(architecture,
     seen = []
     model.norm.register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0].shape[1]))
     if model.blocks[-1].mlp is not None:
-        model.blocks[-1].mlp.register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0].shape[1]))
+        model.blocks[-1].mlp.register_forward_pre_hook(
+            lambda module, inputs: seen.append(inputs[0].shape[1])
+        )
     model(tokens, torch.tensor([[3], [4], [5]]))
     assert set(seen) == {1}
 
@@ -91,8 +102,18 @@ def test_patterns_are_tiled_over_the_layers():
 
 
 def test_a_mixer_by_itself_is_an_architecture():
-    assert [type(block.mixer).__name__ for block in model_of("linear_attention").blocks] == ["LinearAttention"] * 2
-    assert set(mixers.names()) >= {"attention", "base_conv", "linear_attention", "delta_net", "h3", "hyena", "mamba"}
+    assert [type(block.mixer).__name__ for block in model_of("linear_attention").blocks] == [
+        "LinearAttention"
+    ] * 2
+    assert set(mixers.names()) >= {
+        "attention",
+        "base_conv",
+        "linear_attention",
+        "delta_net",
+        "h3",
+        "hyena",
+        "mamba",
+    }
 
 
 @pytest.mark.parametrize("architecture", EVERY)
@@ -110,7 +131,9 @@ def test_the_head_is_the_embedding(tokens):
     model = model_of("attention")
     with record(model, ["final_in"]) as seen:
         logits = model(tokens)
-    assert torch.allclose(logits, model.norm(seen["final_in"]) @ model.embedding.weight.t(), atol=1e-6)
+    assert torch.allclose(
+        logits, model.norm(seen["final_in"]) @ model.embedding.weight.t(), atol=1e-6
+    )
     assert "head" not in dict(model.named_children())
 
 
@@ -118,7 +141,9 @@ def test_init_options_scale_the_initial_weights():
     plain = model_of("attention", d_model=64, vocab=500)
     scaled = model_of("attention", d_model=64, vocab=500, init_linear=3.0, init_embedding=5.0)
     assert torch.allclose(scaled.embedding.weight, 5 * plain.embedding.weight)
-    assert torch.allclose(scaled.blocks[0].mixer.qkv_proj.weight, 3 * plain.blocks[0].mixer.qkv_proj.weight)
+    assert torch.allclose(
+        scaled.blocks[0].mixer.qkv_proj.weight, 3 * plain.blocks[0].mixer.qkv_proj.weight
+    )
 
 
 @pytest.mark.parametrize(
@@ -127,7 +152,10 @@ def test_init_options_scale_the_initial_weights():
         (lambda: model_of("mmaba"), "no architecture named 'mmaba'; did you mean 'mamba'"),
         (lambda: model_of("mamba:d_covn=2"), "mamba: no option 'd_covn'; did you mean 'd_conv'"),
         (lambda: model_of("mamba:d_conv=99"), "mamba: d_conv=99 must be an integer from 0 to 16"),
-        (lambda: model_of("mamba:backend=cuda"), "mamba: backend=cuda must be one of auto, torch, numba, mamba_ssm"),
+        (
+            lambda: model_of("mamba:backend=cuda"),
+            "mamba: backend=cuda must be one of auto, torch, numba, mamba_ssm",
+        ),
         (lambda: model_of("attention:heads=3"), "heads=3 must divide d_model=16"),
         (lambda: model_of("h3:head_dim=3"), "head_dim=3 must divide d_model=16"),
         (lambda: model_of("attention", layers=0), "layers=0 must be an integer from 1"),

@@ -29,7 +29,9 @@ def test_gradients_are_those_of_finite_differences(spec):
 )
 def test_gradients_of_a_block_are_those_of_finite_differences(name):
     torch.manual_seed(0)
-    block = Block(ModelConfig(architecture=name, d_model=4, max_len=5), build_architecture(name), layer=1)
+    block = Block(
+        ModelConfig(architecture=name, d_model=4, max_len=5), build_architecture(name), layer=1
+    )
     assert_right_gradients(block.double(), torch.randn(1, 3, 4))
 
 
@@ -49,7 +51,9 @@ def assert_right_gradients(module, x):
 def test_later_tokens_change_nothing_before_them(spec):
     mixer, x = built(spec, max_len=300), torch.randn(2, 300, 4, dtype=torch.float64)
     for time, padded in ((1, 2), (5, 16), (16, 67), (67, 300)):
-        padding = torch.cat([x[:, :time], torch.randn(2, padded - time, 4, dtype=torch.float64)], dim=1)
+        padding = torch.cat(
+            [x[:, :time], torch.randn(2, padded - time, 4, dtype=torch.float64)], dim=1
+        )
         assert relative_error(mixer(padding)[:, :time], mixer(x[:, :time])) <= 1e-10
 
 
@@ -71,7 +75,13 @@ def test_a_second_call_gives_the_same_bits(spec):
 
 HEADS = "batch time head d_head"
 SITES = {
-    "attention": {"query": HEADS, "key": HEADS, "value": HEADS, "scores": "batch head time source", "head_out": HEADS},
+    "attention": {
+        "query": HEADS,
+        "key": HEADS,
+        "value": HEADS,
+        "scores": "batch head time source",
+        "head_out": HEADS,
+    },
     "base_conv": {"gate_out": "batch time d_model"},  # and conv_out or long_out
     "linear_attention": {
         "query": "batch time head feature_dim",
@@ -107,7 +117,10 @@ SITES = {
 def test_sites_have_the_axes_they_declare(spec):
     mixer, x = built(spec), torch.randn(2, 7, 4, dtype=torch.float64)
     silent, known = mixer(x), sizes(spec) | {"batch": 2, "time": 7, "source": 7}
-    assert SITES[spec.name].items() <= {name: " ".join(site.axes) for name, site in sites(mixer).items()}.items()
+    assert (
+        SITES[spec.name].items()
+        <= {name: " ".join(site.axes) for name, site in sites(mixer).items()}.items()
+    )
     for name, site in sites(mixer).items():
         with record(mixer, [name]) as seen:
             assert relative_error(mixer(x), silent) <= 1e-10, "recording must change nothing"
@@ -115,11 +128,18 @@ def test_sites_have_the_axes_they_declare(spec):
         assert seen[name].shape[site.time] == 7
 
 
-@pytest.mark.parametrize("spec", [spec for spec in VARIANTS if "state" in SITES[spec.name]], ids=str)
+@pytest.mark.parametrize(
+    "spec", [spec for spec in VARIANTS if "state" in SITES[spec.name]], ids=str
+)
 def test_recording_the_state_changes_no_gradient(spec):
-    mixer, x = built(spec, max_len=80), torch.randn(2, 80, 4, dtype=torch.float64, requires_grad=True)
+    mixer, x = (
+        built(spec, max_len=80),
+        torch.randn(2, 80, 4, dtype=torch.float64, requires_grad=True),
+    )
     inputs, probe = (x, *mixer.parameters()), torch.randn(2, 80, 4, dtype=torch.float64)
     silent = torch.autograd.grad((mixer(x) * probe).sum(), inputs)
     with record(mixer, ["state"]):
         recorded = torch.autograd.grad((mixer(x) * probe).sum(), inputs)
-    assert all(relative_error(one, other) <= 1e-10 for one, other in zip(silent, recorded, strict=True))
+    assert all(
+        relative_error(one, other) <= 1e-10 for one, other in zip(silent, recorded, strict=True)
+    )

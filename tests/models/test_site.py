@@ -12,7 +12,9 @@ ARCHITECTURES = ["attention", "base_conv", "based", "delta_net", "h3:d_state=32"
 
 
 def model_of(architecture="attention", layers=2, d_model=16):
-    return LanguageModel(ModelConfig(architecture=architecture, d_model=d_model, layers=layers, max_len=64), 50)
+    return LanguageModel(
+        ModelConfig(architecture=architecture, d_model=d_model, layers=layers, max_len=64), 50
+    )
 
 
 @pytest.fixture
@@ -65,7 +67,11 @@ def test_putting_back_what_was_recorded_changes_nothing(architecture, tokens):
 def test_site_names_are_stable():
     stream = ["block_in", "mixer_in", "mixer_out", "mlp_in", "mlp_out", "block_out"]
     inner = ["mixer.query", "mixer.key", "mixer.value", "mixer.scores", "mixer.head_out"]
-    expected = {"embed_out", "final_in", *(f"blocks.{i}.{name}" for i in (0, 1) for name in stream + inner)}
+    expected = {
+        "embed_out",
+        "final_in",
+        *(f"blocks.{i}.{name}" for i in (0, 1) for name in stream + inner),
+    }
     assert set(sites(model_of())) == expected
     assert not any("mlp" in name for name in sites(model_of("mamba")))
 
@@ -77,7 +83,10 @@ def test_no_edit_is_left_after_an_exception(tokens):
     def fails(x, site):
         raise ZeroDivisionError
 
-    with pytest.raises(ZeroDivisionError), patch(model, {"blocks.0.mixer_out": fails, "embed_out": edits.zero()}):
+    with (
+        pytest.raises(ZeroDivisionError),
+        patch(model, {"blocks.0.mixer_out": fails, "embed_out": edits.zero()}),
+    ):
         model(tokens)
     assert not any(site.used for site in sites(model).values())
     assert torch.equal(model(tokens), before)

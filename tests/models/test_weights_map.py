@@ -14,7 +14,10 @@ from mecheval.models.registries import mixers
 def shape(text, known):
     """Return the shape that a text such as "2·d_inner × d_model" describes."""
     return tuple(
-        sum(math.prod(int(known.get(word, word)) for word in term.split("·")) for term in axis.split(" + "))
+        sum(
+            math.prod(int(known.get(word, word)) for word in term.split("·"))
+            for term in axis.split(" + ")
+        )
         for axis in text.split(" × ")
     )
 
@@ -25,12 +28,16 @@ def test_the_tables_name_every_parameter_and_nothing_else(name):
     here = [row[0] for row in table(name) if row[0]]
     assert all(there)
     assert (len(set(there)), len(set(here))) == (len(there), len(here))
-    assert set(here) == {key for spec in VARIANTS if spec.name == name for key in built(spec).state_dict()}
+    assert set(here) == {
+        key for spec in VARIANTS if spec.name == name for key in built(spec).state_dict()
+    }
 
 
 def test_every_mixer_has_a_table():
     assert (
-        sorted(re.findall(r"^## `(\w+)`$", WEIGHTS.read_text(), flags=re.MULTILINE)) == NAMES == sorted(mixers.names())
+        sorted(re.findall(r"^## `(\w+)`$", WEIGHTS.read_text(), flags=re.MULTILINE))
+        == NAMES
+        == sorted(mixers.names())
     )
 
 
@@ -57,7 +64,10 @@ def published(spec, d_model, max_len):
             heads | {"feature_dim": known.get("feature_dim"), "train_view": "quadratic"},
         ),
         "h3": ("h3.H3", {"d_state": known.get("d_state"), "head_dim": known.get("head_dim")}),
-        "hyena": ("hyena.Hyena", {"filter_order": 3, "short_filter_order": 2, "bias": known.get("skip")}),
+        "hyena": (
+            "hyena.Hyena",
+            {"filter_order": 3, "short_filter_order": 2, "bias": known.get("skip")},
+        ),
     }[spec.name]
     module, _, cls = name.partition(".")
     length = {} if spec.name == "attention" else {"l_max": max_len}
@@ -67,18 +77,28 @@ def published(spec, d_model, max_len):
 
 
 @pytest.mark.filterwarnings("default")
-@pytest.mark.parametrize("spec", [spec for spec in VARIANTS if spec.name not in ("delta_net", "mamba")], ids=str)
+@pytest.mark.parametrize(
+    "spec", [spec for spec in VARIANTS if spec.name not in ("delta_net", "mamba")], ids=str
+)
 def test_mapped_weights_give_the_same_output_in_zoology(spec):
     dtype = torch.float32 if spec.name == "h3" else torch.float64  # H3 casts there
     mixer, peer = built(spec, 8, 48, dtype), published(spec, 8, 48).to(dtype)
     ours, theirs, rows = dict(mixer.named_parameters()), peer.state_dict(), table(spec.name)
-    shapes = {row[1]: shape(row[3] or row[2], sizes(spec, 8, 48)) for row in rows if row[1] in theirs}
+    shapes = {
+        row[1]: shape(row[3] or row[2], sizes(spec, 8, 48)) for row in rows if row[1] in theirs
+    }
     assert shapes == {key: tuple(weight.shape) for key, weight in theirs.items()}
-    carried = {row[1]: ours[row[0]].detach().reshape(shapes[row[1]]) for row in rows if row[0] in ours}
-    only_there = {row[1] for row in rows if not row[0] or ("skip" in spec.options and row[0] == "D")}
+    carried = {
+        row[1]: ours[row[0]].detach().reshape(shapes[row[1]]) for row in rows if row[0] in ours
+    }
+    only_there = {
+        row[1] for row in rows if not row[0] or ("skip" in spec.options and row[0] == "D")
+    }
     assert set(theirs) - set(carried) <= only_there
     peer.load_state_dict(carried, strict=False)
     x = torch.randn(2, 33, 8, dtype=dtype)
     # positions as float32 may differ in the last bit
     positions = spec.name == "hyena" or spec.options.get("kernel") == "long"
-    assert relative_error(mixer(x), peer(x)) <= (1e-5 if spec.name == "h3" else 1e-6 if positions else 1e-10)
+    assert relative_error(mixer(x), peer(x)) <= (
+        1e-5 if spec.name == "h3" else 1e-6 if positions else 1e-10
+    )

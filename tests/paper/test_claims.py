@@ -24,7 +24,11 @@ from mecheval.report.evidence import Cell, Evidence, _of
 from mecheval.report.study import Study
 from mecheval.sweeps.recipe import get_experiments, get_scale, recipe_names
 
-SURE, FAR, SPREAD = {0: 0.97, 1: 0.98, 2: 0.99}, {0: 0.1, 1: 0.12, 2: 0.11}, {0: 0.5, 1: 0.7, 2: 0.95}
+SURE, FAR, SPREAD = (
+    {0: 0.97, 1: 0.98, 2: 0.99},
+    {0: 0.1, 1: 0.12, 2: 0.11},
+    {0: 0.5, 1: 0.7, 2: 0.95},
+)
 
 
 def sweep(folder, accuracies, recipe="figure3", mechanism="induction"):
@@ -40,7 +44,9 @@ def sweep(folder, accuracies, recipe="figure3", mechanism="induction"):
     return folder
 
 
-@pytest.mark.parametrize(("seeds", "answer"), [(SURE, HOLDS), (FAR, FAILS), (SPREAD, UNDECIDED), ({0: 1.0}, UNDECIDED)])
+@pytest.mark.parametrize(
+    ("seeds", "answer"), [(SURE, HOLDS), (FAR, FAILS), (SPREAD, UNDECIDED), ({0: 1.0}, UNDECIDED)]
+)
 def test_the_interval_over_seeds_answers_not_the_mean(seeds, answer):
     assert at_least(90, mean("", seeds)).answer == answer
 
@@ -76,7 +82,12 @@ def test_every_seed_must_have_the_mechanism_and_an_unsolved_task_decides_nothing
 
 @pytest.mark.parametrize(
     ("answers", "answer"),
-    [([HOLDS, HOLDS], HOLDS), ([HOLDS, UNDECIDED], UNDECIDED), ([UNDECIDED, FAILS], FAILS), ([], UNDECIDED)],
+    [
+        ([HOLDS, HOLDS], HOLDS),
+        ([HOLDS, UNDECIDED], UNDECIDED),
+        ([UNDECIDED, FAILS], FAILS),
+        ([], UNDECIDED),
+    ],
 )
 def test_a_claim_holds_only_if_all_its_numbers_do(answers, answer):
     numbers = [at_least(0, mean("", SURE))] * len(answers)
@@ -91,25 +102,38 @@ def test_numbers_are_those_of_the_rate_that_dev_chose(tmp_path):
 
 def test_likelihood_is_read_with_a_clean_and_with_a_corrupt_key(tmp_path):
     found = Evidence(Study.read(sweep(tmp_path / "runs", {("attention", 1e-3): SURE})))
-    left = {condition: found.likelihood(Cell("attention"), condition) for condition in ("clean", "corrupt")}
+    left = {
+        condition: found.likelihood(Cell("attention"), condition)
+        for condition in ("clean", "corrupt")
+    }
     assert left == {"clean": dict.fromkeys(SURE, 0.9), "corrupt": dict.fromkeys(SURE, 0.1)}
 
 
 def test_a_cell_is_of_its_task_at_any_size_and_of_its_depth(tmp_path):
-    tasks = [{"task": "treecall:max_len=32"}, {"task": "treecall:max_len=32,max_rhs=10"}, {"model__layers": 1}]
+    tasks = [
+        {"task": "treecall:max_len=32"},
+        {"task": "treecall:max_len=32,max_rhs=10"},
+        {"model__layers": 1},
+    ]
     every = [experiment(**fields) for fields in tasks]
     planned(tmp_path, "figure11", every)
     for number, one in enumerate(every):
         finished(tmp_path, one, behaviour(0.5, 0.1 * (number + 1)))
     found = Evidence(Study.read(tmp_path))
-    wanted = [Cell("attention", "treecall"), Cell("attention", "treecall:max_rhs=10"), Cell("attention", layers=1)]
+    wanted = [
+        Cell("attention", "treecall"),
+        Cell("attention", "treecall:max_rhs=10"),
+        Cell("attention", layers=1),
+    ]
     assert [found.accuracy(cell)[0] for cell in wanted] == pytest.approx([0.1, 0.2, 0.3])
     assert found.accuracy(Cell("attention")) == {}
 
 
 def test_every_claim_is_of_a_recipe_and_every_figure_of_the_paper_has_one():
     assert {claim.recipe for claim in CLAIMS} <= set(recipe_names())
-    assert {name for name in recipe_names() if name.startswith("figure")} <= {claim.recipe for claim in CLAIMS}
+    assert {name for name in recipe_names() if name.startswith("figure")} <= {
+        claim.recipe for claim in CLAIMS
+    }
     assert len({claim.name for claim in CLAIMS}) == len(CLAIMS)
 
 

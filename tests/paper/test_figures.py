@@ -31,7 +31,11 @@ def five(folder, architectures=("attention", "mamba", "hyena", "h3")):
     """A sweep of figure 3: one run done, one diverged, one failed, one missing."""
     every = [experiment(name) for name in architectures]
     planned(folder, "figure3", every)
-    finished(folder, every[0], behaviour(0.9, 0.8) + grid(0.8, 0.1, {"key": 0.0, "value": 1.0, "query": 0.0}))
+    finished(
+        folder,
+        every[0],
+        behaviour(0.9, 0.8) + grid(0.8, 0.1, {"key": 0.0, "value": 1.0, "query": 0.0}),
+    )
     finished(folder, every[1], status="diverged", reason="the loss is nan")
     (folder / f"{every[2].name}.partial").mkdir()
     return Study.read(folder)
@@ -57,7 +61,10 @@ def test_a_cell_shows_its_number_and_its_interval(tmp_path):
     shown = texts(draw(five(tmp_path), "3").picture())
     assert "80.0" in shown
     assert "[78, 82]" in shown
-    assert [name for name in dict.fromkeys(shown) if name in ("Mamba", "Attention")] == ["Mamba", "Attention"]
+    assert [name for name in dict.fromkeys(shown) if name in ("Mamba", "Attention")] == [
+        "Mamba",
+        "Attention",
+    ]
 
 
 @pytest.mark.parametrize("recipe", ["figure3", "figure5", "figure8"])
@@ -66,7 +73,8 @@ def test_headings_of_panels_do_not_run_into_one_another(recipe, micro):
     picture = draw(Study.read(micro(recipe)), recipe).picture()
     FigureCanvasAgg(picture).draw()
     boxes = sorted(
-        (axis.title.get_window_extent() for axis in picture.findobj(Axes) if axis.get_title()), key=lambda b: b.x0
+        (axis.title.get_window_extent() for axis in picture.findobj(Axes) if axis.get_title()),
+        key=lambda b: b.x0,
     )
     assert len(boxes) >= 4
     assert all(one.x1 < other.x0 for one, other in pairwise(boxes))
@@ -81,7 +89,9 @@ def test_what_failed_is_hatched_in_every_panel_and_what_is_missing_dotted(tmp_pa
 
 def test_on_a_page_only_a_number_has_the_colour_of_a_number(tmp_path):
     layers = draw(five(tmp_path), "3").spec()["spec"]["layer"]
-    coloured = [layer for layer in layers if layer["encoding"].get("color", {}).get("field") == "value"]
+    coloured = [
+        layer for layer in layers if layer["encoding"].get("color", {}).get("field") == "value"
+    ]
     assert [layer["transform"] for layer in coloured] == [[{"filter": "isValid(datum.value)"}]]
 
 
@@ -98,9 +108,15 @@ def test_the_reason_why_numbers_are_not_compared_is_below_the_figure(tmp_path):
 
 
 def test_the_papers_number_is_in_the_cell_where_it_can_be_compared(tmp_path):
-    one = experiment("mamba", task="recall:pairs=16", model__d_model=256, train__steps=None, train__batch=32)
+    one = experiment(
+        "mamba", task="recall:pairs=16", model__d_model=256, train__steps=None, train__batch=32
+    )
     planned(tmp_path, "figure3", [one], "paper")
-    finished(tmp_path, one, behaviour(0.9, 0.9) + grid(0.9, 0.05, {"key": 0.0, "value": 0.0, "query": 1.0}))
+    finished(
+        tmp_path,
+        one,
+        behaviour(0.9, 0.9) + grid(0.9, 0.05, {"key": 0.0, "value": 0.0, "query": 1.0}),
+    )
     assert "90.3 −0.3" in texts(draw(Study.read(tmp_path), "3").picture())
 
 

@@ -35,7 +35,9 @@ def test_published_settings_and_architectures_are_ours(figure):
         tasks.build(setting)
         assert setting_of(setting) == setting
     for architecture in found["architecture"].unique():
-        assert ModelConfig(architecture=architecture).architecture == architecture, "said as runs say it"
+        assert ModelConfig(architecture=architecture).architecture == architecture, (
+            "said as runs say it"
+        )
     assert set(found["condition"]) <= {"clean", "corrupt", "restored"}
     assert set(found["metric"]) <= {"accuracy", "likelihood", "share"}
     assert found["site"].notna().equals(found["condition"] == "restored")
@@ -44,20 +46,53 @@ def test_published_settings_and_architectures_are_ours(figure):
 @pytest.mark.parametrize(
     ("figure", "columns", "value"),
     [
-        ("3", {"architecture": "mamba", "d_model": 64, "condition": "clean", "metric": "likelihood"}, 0.794),
-        ("3", {"architecture": "mamba", "d_model": 32, "site": "blocks.1.block_in", "role": "key"}, 0.709),
-        ("3", {"architecture": "based", "d_model": 16, "site": "blocks.1.block_in", "role": "value"}, 0.219),
+        (
+            "3",
+            {"architecture": "mamba", "d_model": 64, "condition": "clean", "metric": "likelihood"},
+            0.794,
+        ),
+        (
+            "3",
+            {"architecture": "mamba", "d_model": 32, "site": "blocks.1.block_in", "role": "key"},
+            0.709,
+        ),
+        (
+            "3",
+            {"architecture": "based", "d_model": 16, "site": "blocks.1.block_in", "role": "value"},
+            0.219,
+        ),
         ("3", {"architecture": "delta_net", "d_model": 256, "condition": "corrupt"}, 0.013),
         ("3", {"architecture": "attention", "d_model": 16, "panel": "AR"}, 0.065625),
         ("4a", {"architecture": "mamba:d_conv=0", "d_model": 256}, 0.05625),
         ("4b", {"architecture": "based:kernel=long", "d_model": 256}, 0.090625),
         ("5", {"d_model": 32, "lr": 0.01, "panel": "Original"}, 0.754),
         ("7", {"setting": "atr", "architecture": "mamba", "d_model": 64}, 0.9625),
-        ("9", {"setting": "ar_16pairs", "architecture": "attention:positions=false", "d_model": 256}, 0.05625),
-        ("10", {"architecture": "attention", "d_model": 256, "figure": "10a", "split": "dev"}, 0.95625),
+        (
+            "9",
+            {"setting": "ar_16pairs", "architecture": "attention:positions=false", "d_model": 256},
+            0.05625,
+        ),
+        (
+            "10",
+            {"architecture": "attention", "d_model": 256, "figure": "10a", "split": "dev"},
+            0.95625,
+        ),
         ("10", {"architecture": "attention", "d_model": 16, "lr": 0.001, "split": "test"}, 0.35),
-        ("11", {"setting": "ar_16pairs", "architecture": "mamba", "layers": 1, "d_model": 256}, 0.9625),
-        ("12", {"architecture": "mamba", "layers": 3, "site": "blocks.2.mixer_out", "statistic": "whisker_hi"}, 1.0007),
+        (
+            "11",
+            {"setting": "ar_16pairs", "architecture": "mamba", "layers": 1, "d_model": 256},
+            0.9625,
+        ),
+        (
+            "12",
+            {
+                "architecture": "mamba",
+                "layers": 3,
+                "site": "blocks.2.mixer_out",
+                "statistic": "whisker_hi",
+            },
+            1.0007,
+        ),
     ],
 )
 def test_a_published_number_is_found_by_what_it_is_about(figure, columns, value):
@@ -101,7 +136,10 @@ def test_of_treecall_nothing_but_the_grammar_differs_at_the_papers_scale(figure)
 @pytest.mark.parametrize(
     ("fields", "reason"),
     [
-        ({"task": "recall:pairs=4,vocab=64"}, "task=recall:pairs=4,vocab=64, published recall:pairs=16"),
+        (
+            {"task": "recall:pairs=4,vocab=64"},
+            "task=recall:pairs=4,vocab=64, published recall:pairs=16",
+        ),
         ({"task": "atr_grandparent"}, "nothing was published for atr_grandparent"),
         ({"train.steps": 2000}, "train.steps=2000, published 16 epochs"),
         ({"train.epochs": 4}, "train.epochs=4, published 16 epochs"),

@@ -43,7 +43,9 @@ COUNTS = {  # experiments at the scales quick, small, laptop and paper
     "emergence": (7, 21, 21, 49),
     "grandparent": (21, 63, 21, 525),
 }
-recipe_module = sys.modules["mecheval.sweeps.recipe"]  # the package's name `recipe` is the decorator
+recipe_module = sys.modules[
+    "mecheval.sweeps.recipe"
+]  # the package's name `recipe` is the decorator
 PAGE = Path(__file__).parents[2] / "docs" / "recipes.md"
 OF_THE_PAPER = [name for name in COUNTS if name.startswith("figure")]
 
@@ -92,13 +94,18 @@ def test_the_recipes_are_the_papers_figures_in_order_and_then_ours():
 @pytest.mark.parametrize("name", COUNTS)
 def test_every_recipe_yields_so_many_experiments_and_none_twice(name):
     keys = [{canonical_json(fields) for fields in fields_of(name, scale)} for scale in SCALES]
-    assert tuple(map(len, keys)) == tuple(len(fields_of(name, scale)) for scale in SCALES) == COUNTS[name]
+    assert (
+        tuple(map(len, keys))
+        == tuple(len(fields_of(name, scale)) for scale in SCALES)
+        == COUNTS[name]
+    )
 
 
 def test_the_page_says_how_many_runs_each_recipe_has():
     lines = re.findall(r"^\| `(\w+)`((?: \| [\d,]+, [\d,]+)+) \|$", PAGE.read_text(), re.MULTILINE)
     said = {
-        name: tuple(int(runs.replace(",", "")) for runs in re.findall(r"\| ([\d,]+), ", rest)) for name, rest in lines
+        name: tuple(int(runs.replace(",", "")) for runs in re.findall(r"\| ([\d,]+), ", rest))
+        for name, rest in lines
     }
     assert said == COUNTS
 
@@ -159,7 +166,9 @@ def test_the_last_experiment_of_every_recipe_runs_to_its_end(name, tmp_path):
     assert run(experiment, tmp_path).status == "done"
 
 
-def test_a_recipe_in_a_file_is_named_like_ours_and_its_task_is_trained_as_recall_is(tmp_path, own_names):
+def test_a_recipe_in_a_file_is_named_like_ours_and_its_task_is_trained_as_recall_is(
+    tmp_path, own_names
+):
     file = tmp_path / "mine.py"
     file.write_text("""
 from mecheval.plugins import register_task

@@ -26,7 +26,9 @@ def read(name):
 def test_a_figure_is_what_its_tables_give(folder, tmp_path):
     """To a hundredth of the grey scale, since another version of a font moves edges."""
     save(GENERATE["sheet"](Study.read(folder)), tmp_path / "again.png")
-    kept, again = (matplotlib.image.imread(path) for path in (folder / "figure.png", tmp_path / "again.png"))
+    kept, again = (
+        matplotlib.image.imread(path) for path in (folder / "figure.png", tmp_path / "again.png")
+    )
     assert kept.shape == again.shape
     assert np.abs(kept - again).mean() < 0.01
 
@@ -37,13 +39,21 @@ def test_the_claims_are_what_the_tables_say():
 
 def test_the_report_is_what_the_tables_give():
     """But for its pictures, which are compared above."""
-    kept, again = (re.sub('src="data:image[^"]*"', "", text) for text in (read("report.html"), GENERATE["report"]()))
+    kept, again = (
+        re.sub('src="data:image[^"]*"', "", text)
+        for text in (read("report.html"), GENERATE["report"]())
+    )
     assert kept == again, "run docs/results/generate.py"
 
 
 def test_every_claim_has_its_reason_and_no_reason_states_a_percentage():
     words = GENERATE["words"]()
-    assert not [text for part in (*GENERATE["WHY"].values(), "figures") for text in words[part].values() if "%" in text]
+    assert not [
+        text
+        for part in (*GENERATE["WHY"].values(), "figures")
+        for text in words[part].values()
+        if "%" in text
+    ]
     for scale, part in GENERATE["WHY"].items():
         told = {name for name, found in FINDINGS.items() if scale in [one.scale for one in found]}
         assert told == set(words[part])
@@ -57,8 +67,13 @@ def test_every_claim_is_asked_at_small():
 def test_no_answer_rests_on_fewer_than_three_seeds_or_on_another_recipe():
     for one in (one for found in FINDINGS.values() for one in found):
         assert all(number.seeds >= 3 for number in one.numbers if number.answer != UNDECIDED)
-        assert RESULTS / f"{one.claim.recipe}{'-laptop' if one.scale == 'laptop' else ''}" in FOLDERS
+        assert (
+            RESULTS / f"{one.claim.recipe}{'-laptop' if one.scale == 'laptop' else ''}" in FOLDERS
+        )
 
 
 def test_the_tables_are_small_enough_to_be_kept():
-    assert sum(file.stat().st_size for file in RESULTS.glob("*/*") if file.suffix != ".png") < 5_000_000
+    assert (
+        sum(file.stat().st_size for file in RESULTS.glob("*/*") if file.suffix != ".png")
+        < 5_000_000
+    )

@@ -34,7 +34,12 @@ def test_an_obvious_difference_is_found_and_its_size_is_said(tmp_path):
     assert (line["a"], line["b"], line["answer"]) == ("mamba", "attention", "differ")
     assert line["difference"] == pytest.approx(np.mean(POOR) - np.mean(GOOD))
     assert line["low"] < line["difference"] < line["high"] < 0
-    assert (line["p"], line["corrected_p"], line["paired"], line["seeds_a"]) == (2 / 64, 2 / 64, True, 6)
+    assert (line["p"], line["corrected_p"], line["paired"], line["seeds_a"]) == (
+        2 / 64,
+        2 / 64,
+        True,
+        6,
+    )
 
 
 def test_p_is_corrected_for_all_that_is_shown(tmp_path):
@@ -48,11 +53,17 @@ def test_p_is_corrected_for_all_that_is_shown(tmp_path):
     assert both.table["corrected_p"].min() == pytest.approx(6 * 2 / 128)
     assert set(both.table["answer"]) == {"too few seeds"}
     assert set(compare(tmp_path, correction="none").table["answer"]) == {"differ", "unclear"}
-    assert one(compare(tmp_path, correction="fdr"), a="based", panel="accuracy")["answer"] == "unclear"
+    assert (
+        one(compare(tmp_path, correction="fdr"), a="based", panel="accuracy")["answer"] == "unclear"
+    )
 
 
 def test_an_interval_does_not_leave_what_shares_can_differ_by(tmp_path):
-    line = one(compare(runs(tmp_path, {"attention": [1.0, 0.2], "mamba": [0.1, 0.3]}), metrics=["accuracy"]))
+    line = one(
+        compare(
+            runs(tmp_path, {"attention": [1.0, 0.2], "mamba": [0.1, 0.3]}), metrics=["accuracy"]
+        )
+    )
     assert (line["low"], line["high"]) == (-1.0, 1.0)
 
 
@@ -62,7 +73,9 @@ def test_what_is_asked_for_twice_is_one_comparison(tmp_path):
 
 
 def test_that_no_test_could_find_anything_is_said(tmp_path):
-    found = compare(runs(tmp_path, {"attention": GOOD[:3], "mamba": POOR[:3]}), metrics=["accuracy"])
+    found = compare(
+        runs(tmp_path, {"attention": GOOD[:3], "mamba": POOR[:3]}), metrics=["accuracy"]
+    )
     assert one(found)["answer"] == "too few seeds"
     assert found.notes == [
         "with 3 seeds the smallest p is 0.25: differences cannot be told from chance by a test; see the interval; "
@@ -80,7 +93,10 @@ def test_each_group_is_read_at_the_rate_chosen_on_dev(tmp_path):
         finished(tmp_path, experiment("mamba", lr=1e-2, seed=seed), behaviour(0.3, 0.3))
     found = compare(tmp_path, metrics=["accuracy"])
     assert one(found)["mean_b"] == 0.5
-    assert dict(zip(found.groups["group"], found.groups["train.lr"], strict=True)) == {"attention": 1e-3, "mamba": 1e-2}
+    assert dict(zip(found.groups["group"], found.groups["train.lr"], strict=True)) == {
+        "attention": 1e-3,
+        "mamba": 1e-2,
+    }
 
 
 def test_rates_themselves_can_be_compared(tmp_path):
@@ -116,9 +132,9 @@ def test_every_setting_is_compared_by_itself(tmp_path):
     for width, value in ((32, 0.5), (64, 0.6)):
         runs(tmp_path, {"attention": GOOD[:2], "mamba": [value] * 2}, model__d_model=width)
     found = compare(tmp_path, metrics=["accuracy"])
-    assert dict(zip(found.table["model.d_model"], found.table["mean_a"], strict=True)) == pytest.approx(
-        {32: 0.5, 64: 0.6}
-    )
+    assert dict(
+        zip(found.table["model.d_model"], found.table["mean_a"], strict=True)
+    ) == pytest.approx({32: 0.5, 64: 0.6})
     widths = compare(tmp_path, by="model.d_model", metrics=["accuracy"])
     assert one(widths, **{"model.architecture": "mamba"})["difference"] == pytest.approx(-0.1)
     assert set(widths.table["a"]) == {"32"}
@@ -129,7 +145,11 @@ def test_a_field_that_older_runs_do_not_have_is_at_its_default(tmp_path):
     for seed, value in enumerate(GOOD[:2]):
         now = experiment(seed=seed)
         known = {name: field for name, field in now.fields().items() if name != "eval.grid_every"}
-        finished(tmp_path, SimpleNamespace(name=now.name, key=now.key, fields=known.copy), behaviour(value, value))
+        finished(
+            tmp_path,
+            SimpleNamespace(name=now.name, key=now.key, fields=known.copy),
+            behaviour(value, value),
+        )
     assert one(compare(tmp_path, metrics=["accuracy"]))["seeds_a"] == 2
 
 
@@ -162,9 +182,15 @@ def test_runs_without_a_number_are_counted_and_said(tmp_path):
 def test_a_share_is_read_at_the_input_of_each_models_last_block(tmp_path):
     for layers, share in ((1, 0.2), (2, 0.9)):
         for seed in range(3):
-            rows = grid(0.9, 0.1, {"value": share, "query": 0.5}, site=f"blocks.{layers - 1}.block_in")
-            rows += grid(0.9, 0.1, {"value": 0.0}, site="blocks.0.block_in")[-1:] if layers == 2 else []
-            finished(tmp_path, experiment(seed=seed, model__layers=layers), behaviour(0.9, 0.9) + rows)
+            rows = grid(
+                0.9, 0.1, {"value": share, "query": 0.5}, site=f"blocks.{layers - 1}.block_in"
+            )
+            rows += (
+                grid(0.9, 0.1, {"value": 0.0}, site="blocks.0.block_in")[-1:] if layers == 2 else []
+            )
+            finished(
+                tmp_path, experiment(seed=seed, model__layers=layers), behaviour(0.9, 0.9) + rows
+            )
     found = compare(tmp_path, by="layers", metrics=["share"], roles=["value"])
     assert one(found, role="value")["difference"] == pytest.approx(-0.7)
     every = compare(tmp_path, by="layers", metrics=["share"])
@@ -192,4 +218,6 @@ def test_in_the_forest_every_pair_stands_at_its_difference_with_its_interval(tmp
         assert axis.lines[-1].get_xdata() == [line["difference"]]
         ((start, end),) = axis.collections[0].get_segments()
         assert (start[0], end[0]) == pytest.approx((line["low"], line["high"]))
-    assert [label.get_text() for label in drawn["accuracy"].get_yticklabels()] == ["mamba − attention"]
+    assert [label.get_text() for label in drawn["accuracy"].get_yticklabels()] == [
+        "mamba − attention"
+    ]

@@ -2,7 +2,14 @@
 
 from mecheval.report.labels import MARKERS, looks
 
-FILLED = {"circle", "square", "cross", "diamond", "triangle-up", "triangle-down"}  # vega's shapes that have an area
+FILLED = {
+    "circle",
+    "square",
+    "cross",
+    "diamond",
+    "triangle-up",
+    "triangle-down",
+}  # vega's shapes that have an area
 
 
 def test_every_marker_has_an_area_that_a_live_chart_can_fill():

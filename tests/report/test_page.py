@@ -8,7 +8,17 @@ import sys
 from html.parser import HTMLParser
 
 import pytest
-from support.made_runs import MADE, PROVENANCE, behaviour, experiment, finished, grid, planned, sweep, verdict
+from support.made_runs import (
+    MADE,
+    PROVENANCE,
+    behaviour,
+    experiment,
+    finished,
+    grid,
+    planned,
+    sweep,
+    verdict,
+)
 
 from mecheval.core.errors import InvalidInput
 from mecheval.report.facts import provenance
@@ -20,7 +30,9 @@ from mecheval.runs.pending import PendingRun
 from mecheval.sweeps.recipe import recipe_names
 
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>"
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+CHROMIUM = (
+    shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+)
 
 
 @pytest.fixture(scope="module")
@@ -29,8 +41,13 @@ def written(tmp_path_factory):
     folder = tmp_path_factory.mktemp("page")
     every = [experiment(name) for name in ("attention", "mamba", "hyena")]
     planned(folder, "demo", every)
-    rows = behaviour(0.9, 0.8) + grid(0.8, 0.1, {"key": 0.0, "value": 1.0, "next_key": 0.0, "query": 0.0})
-    curve = [{"step": step, "loss": 1.0, "accuracy": step / 100, "gradient_norm": 0.5} for step in (0, 50, 100)]
+    rows = behaviour(0.9, 0.8) + grid(
+        0.8, 0.1, {"key": 0.0, "value": 1.0, "next_key": 0.0, "query": 0.0}
+    )
+    curve = [
+        {"step": step, "loss": 1.0, "accuracy": step / 100, "gradient_norm": 0.5}
+        for step in (0, 50, 100)
+    ]
     finished(folder, every[0], rows, said=verdict("induction"), curve=curve)
     finished(folder, every[1], status="diverged", reason=f"step 3: {HOSTILE}")
     path = folder / "report.html"
@@ -60,7 +77,9 @@ def test_a_sweep_in_which_nothing_was_finished_has_its_page(recipe, tmp_path):
     specs = re.findall(r'<script type="application/json"[^>]*>(.*?)</script>', found, re.DOTALL)
     assert specs
     for spec in specs:
-        json.loads(spec, parse_constant=pytest.fail)  # of NaN a browser would say that it is no JSON
+        json.loads(
+            spec, parse_constant=pytest.fail
+        )  # of NaN a browser would say that it is no JSON
 
 
 class Links(HTMLParser):
@@ -72,7 +91,11 @@ class Links(HTMLParser):
         self.feed(text)
 
     def handle_starttag(self, tag, attrs):
-        self.found += [value for name, value in attrs if name in ("src", "href", "srcset", "action", "data", "poster")]
+        self.found += [
+            value
+            for name, value in attrs
+            if name in ("src", "href", "srcset", "action", "data", "poster")
+        ]
 
     def handle_data(self, data):
         self.found += re.findall(r"url\(([^)]+)\)", data) if self.lasttag == "style" else []
@@ -87,7 +110,10 @@ def test_nothing_in_the_page_is_fetched(written, bound):
     text = written.read_text(encoding="utf-8")
     assert outside(text) == outside(bound.read_text(encoding="utf-8")) == []
     assert "default-src 'none'" in text
-    assert outside('<style>a { b: url(c.png) }</style><img src="https://a.b/d">') == ["c.png", "https://a.b/d"]
+    assert outside('<style>a { b: url(c.png) }</style><img src="https://a.b/d">') == [
+        "c.png",
+        "https://a.b/d",
+    ]
 
 
 def test_what_comes_from_files_is_escaped(written):
@@ -140,7 +166,9 @@ def test_a_page_is_made_where_every_run_failed(tmp_path):
     planned(tmp_path, "figure3", every)
     for one in every:
         fields = one.record()
-        PendingRun(tmp_path / one.name).fail(fields, MADE, "timeout", "not finished after 3 seconds")
+        PendingRun(tmp_path / one.name).fail(
+            fields, MADE, "timeout", "not finished after 3 seconds"
+        )
     text = page(Study.read(tmp_path))
     assert "PARTIAL" in text
     assert text.count("not finished after 3 seconds") >= 2
@@ -149,7 +177,11 @@ def test_a_page_is_made_where_every_run_failed(tmp_path):
 def test_several_studies_are_in_the_papers_order_whatever_was_given_first(bound):
     contents = bound.read_text(encoding="utf-8").partition("<main>")[0]
     found = re.findall(r'<a href="#(s-\d)">([^<]+)</a>', contents)
-    assert found == [("s-1", "figure3 · quick"), ("s-2", "figure10 · quick"), ("s-3", "demo · quick")]
+    assert found == [
+        ("s-1", "figure3 · quick"),
+        ("s-2", "figure10 · quick"),
+        ("s-3", "demo · quick"),
+    ]
 
 
 def test_every_link_of_a_page_leads_to_one_place_in_it(written, bound):
@@ -182,7 +214,10 @@ def test_what_holds_for_all_studies_is_said_once(bound):
 
 
 def test_training_is_shown_where_a_study_is_alone(written, bound):
-    titles = [re.findall("<h2>([^<]*)</h2>", path.read_text(encoding="utf-8")) for path in (written, bound)]
+    titles = [
+        re.findall("<h2>([^<]*)</h2>", path.read_text(encoding="utf-8"))
+        for path in (written, bound)
+    ]
     assert ["Training at the chosen rates" in found for found in titles] == [True, False]
 
 
@@ -203,7 +238,11 @@ def test_studies_that_nobody_could_tell_apart_are_refused(tmp_path):
 
 def test_a_run_that_a_second_sweep_took_over_was_paid_for_once(tmp_path):
     one, other = experiment(), experiment(seed=1)
-    for name, spent in (("first", PROVENANCE), ("second", PROVENANCE), ("third", {**PROVENANCE, "cpu_seconds": 62.0})):
+    for name, spent in (
+        ("first", PROVENANCE),
+        ("second", PROVENANCE),
+        ("third", {**PROVENANCE, "cpu_seconds": 62.0}),
+    ):
         finished(tmp_path / name, one, provenance=spent)
     finished(tmp_path / "first", other)
     found = provenance(*(Study.read(tmp_path / name) for name in ("first", "second", "third")))
@@ -218,7 +257,9 @@ def test_torch_is_not_needed(written, tmp_path):
         f"page(Study.read({str(written.parent)!r}))\n"
         "print('torch' in sys.modules)"
     )
-    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
     assert done.stdout == "False\n"
 
 
@@ -258,7 +299,9 @@ def test_a_browser_draws_every_figure_without_a_word_on_its_console(written, bou
 def test_the_browser_would_have_told_of_an_error_and_of_a_request(tmp_path):
     head = "<meta http-equiv='Content-Security-Policy' content=\"default-src 'none'; script-src 'unsafe-inline'\">"
     page = tmp_path / "bad.html"
-    page.write_text(f"{head}<img src='https://example.org/a.png'><script>console.error('broken')</script>")
+    page.write_text(
+        f"{head}<img src='https://example.org/a.png'><script>console.error('broken')</script>"
+    )
     _, console = browsed(page.as_uri(), tmp_path)
     assert any("broken" in line for line in console)
     assert any("example.org" in line for line in console)

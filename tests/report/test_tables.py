@@ -42,7 +42,12 @@ def test_a_note_says_that_a_rate_was_chosen_only_where_there_was_a_choice(tmp_pa
 
 
 def test_the_rate_is_chosen_by_the_mean_over_seeds(tmp_path):
-    numbers = {(1e-3, 0): (1.0, 1.0), (1e-3, 1): (0.2, 0.2), (1e-2, 0): (0.7, 0.7), (1e-2, 1): (0.7, 0.7)}
+    numbers = {
+        (1e-3, 0): (1.0, 1.0),
+        (1e-3, 1): (0.2, 0.2),
+        (1e-2, 0): (0.7, 0.7),
+        (1e-2, 1): (0.7, 0.7),
+    }
     assert chosen(study_of(tmp_path, numbers))["train.lr"].tolist() == [1e-2]
 
 
@@ -57,7 +62,11 @@ def test_equal_accuracies_are_decided_by_the_loss_and_then_by_the_rate(tmp_path)
     every = [experiment(lr=rate) for rate in (1e-2, 1e-3, 1e-4)]
     planned(tmp_path, "figure3", every)
     for one, loss in zip(every, (0.1, 0.3, 0.1), strict=True):
-        finished(tmp_path, one, [row("accuracy", 1.0, "dev"), row("loss", loss, "dev"), row("accuracy", 1.0)])
+        finished(
+            tmp_path,
+            one,
+            [row("accuracy", 1.0, "dev"), row("loss", loss, "dev"), row("accuracy", 1.0)],
+        )
     assert chosen(Study.read(tmp_path))["train.lr"].tolist() == [1e-4]
 
 
@@ -102,7 +111,11 @@ def test_a_cell_that_came_to_nothing_is_there_and_says_why(tmp_path):
     finished(tmp_path, every[0], behaviour(0.5, 0.5))
     finished(tmp_path, every[1], status="diverged", reason="nan")
     table = read(Study.read(tmp_path), [reading()]).set_index("model.architecture")
-    assert table["state"].to_dict() == {"attention": "measured", "mamba": "diverged", "hyena": "missing"}
+    assert table["state"].to_dict() == {
+        "attention": "measured",
+        "mamba": "diverged",
+        "hyena": "missing",
+    }
     assert math.isnan(table.loc["mamba", "value"])
     assert table.loc["hyena", "missing"] == 1
 
@@ -113,7 +126,12 @@ def test_numbers_of_grids_on_the_way_are_not_taken_for_the_last(tmp_path):
     rows = behaviour(0.9, 0.9) + grid(0.9, 0.1, {"value": 0.2}, split="dev", step=50)
     finished(tmp_path, one, rows + grid(0.9, 0.1, {"value": 0.8}, split="dev"))
     wanted = Reading(
-        panel="", metric="share", condition="restored", site="blocks.1.block_in", role="value", split="dev"
+        panel="",
+        metric="share",
+        condition="restored",
+        site="blocks.1.block_in",
+        role="value",
+        split="dev",
     )
     assert read(Study.read(tmp_path), [wanted])["value"].tolist() == [0.8]
 
@@ -122,13 +140,18 @@ def test_runs_that_differ_in_more_than_rate_and_seed_are_not_averaged(tmp_path):
     for steps, found in ((100, 0.2), (200, 0.8)):
         finished(tmp_path, experiment(train__steps=steps), behaviour(found, found))
     table = read(Study.read(tmp_path), [reading()])
-    assert dict(zip(table["setting"], table["value"], strict=True)) == {"steps=100": 0.2, "steps=200": 0.8}
+    assert dict(zip(table["setting"], table["value"], strict=True)) == {
+        "steps=100": 0.2,
+        "steps=200": 0.8,
+    }
 
 
 def test_a_verdict_is_that_of_most_seeds_at_the_chosen_rate(tmp_path):
     every = [experiment(seed=seed) for seed in range(3)] + [experiment(lr=1e-2)]
     planned(tmp_path, "demo", every)
-    for one, said in zip(every, ("induction", "mixed", "induction", "direct retrieval"), strict=True):
+    for one, said in zip(
+        every, ("induction", "mixed", "induction", "direct retrieval"), strict=True
+    ):
         dev = 0.1 if one.train.lr == 1e-2 else 0.9
         finished(tmp_path, one, behaviour(dev, 0.9), said=verdict(said))
     line = verdicts(Study.read(tmp_path)).iloc[0]

@@ -37,7 +37,9 @@ def folder(stopped, tmp_path):
 
 
 def checkpoint(step):
-    return Checkpoint({"a": torch.full((4,), float(step))}, {"step": step, "losses": [0.1 + 0.2], "curve": []})
+    return Checkpoint(
+        {"a": torch.full((4,), float(step))}, {"step": step, "losses": [0.1 + 0.2], "curve": []}
+    )
 
 
 def steps(folder):
@@ -139,14 +141,18 @@ def test_a_run_goes_on_from_the_previous_one_says_so_and_ends_in_the_same_bytes(
 
 
 @pytest.mark.parametrize("kind", ["json", "safetensors"])
-def test_with_no_whole_one_left_a_run_starts_again_and_ends_in_the_same_bytes(kind, stopped, wanted, tmp_path, caplog):
+def test_with_no_whole_one_left_a_run_starts_again_and_ends_in_the_same_bytes(
+    kind, stopped, wanted, tmp_path, caplog
+):
     copy = shutil.copytree(stopped, tmp_path / stopped.name)
     for path in (copy / "checkpoints").glob(f"*.{kind}"):
         path.write_bytes(flip(path.read_bytes(), 100))
     watcher = Reaper()
     assert result(run(EXPERIMENT, tmp_path, watchers=[watcher]).folder) == wanted
     assert watcher.began == 0
-    assert [f"checkpoint {step}: " in line for step, line in zip((6, 5), caplog.messages, strict=True)] == [True] * 2
+    assert [
+        f"checkpoint {step}: " in line for step, line in zip((6, 5), caplog.messages, strict=True)
+    ] == [True] * 2
 
 
 @pytest.mark.parametrize("kind", ["json", "safetensors"])

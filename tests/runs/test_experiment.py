@@ -137,7 +137,12 @@ def test_an_experiment_made_in_python_is_the_same():
         eval=EvalConfig(every=5),
         seed=3,
     )
-    fields = {"task": "recall:pairs=16", "model.architecture": "mamba", "model.layers": 1, "model.init.linear": 2.0}
+    fields = {
+        "task": "recall:pairs=16",
+        "model.architecture": "mamba",
+        "model.layers": 1,
+        "model.init.linear": 2.0,
+    }
     fields |= {"train.lr": 3e-3, "train.steps": 10, "eval.every": 5, "seed": 3}
     assert Experiment.of(fields) == made
     assert made.fields().items() >= fields.items()
@@ -167,22 +172,46 @@ def test_a_name_is_readable_and_a_name_of_a_folder():
         ({"train.steps": True}, "train.steps=true must be an integer from 1"),
         ({"train.steps": 2, "train.epochs": 1}, "train.epochs=1 and steps=2 exclude each other"),
         ({"train.documents": 0}, "train.documents=0 must come with steps"),
-        ({"train.documents": 8}, "train.documents=8 must be 0 (fresh ones for every step) or at least batch=32"),
+        (
+            {"train.documents": 8},
+            "train.documents=8 must be 0 (fresh ones for every step) or at least batch=32",
+        ),
         ({"train.schedule": "step"}, "train.schedule=step must be one of cosine, linear, constant"),
         ({"model.d_model": 0}, "model.d_model=0 must be an integer from 1"),
         ({"model.d_model": "64"}, 'model.d_model="64" must be an integer from 1'),
         ({"model.init.linear": 0.0}, "model.init.linear=0.0 must be a number above 0"),
         ({"model.init.embedding": -1}, "model.init.embedding=-1 must be a number above 0"),
-        ({"model.init_linear": 2.0}, "model.init_linear=2.0: no such field; did you mean 'model.init.linear'?"),
-        ({"model.architecture": "mmaba"}, "model.architecture…no architecture named 'mmaba'; did you mean 'mamba'?"),
-        ({"model.architecture": "mamba:d_conv=99"}, "model.architecture…mamba: d_conv=99 must be an integer"),
-        ({"model.architecture": "attention:heads=3"}, "model.architecture…attention: heads=3 must divide d_model=64"),
+        (
+            {"model.init_linear": 2.0},
+            "model.init_linear=2.0: no such field; did you mean 'model.init.linear'?",
+        ),
+        (
+            {"model.architecture": "mmaba"},
+            "model.architecture…no architecture named 'mmaba'; did you mean 'mamba'?",
+        ),
+        (
+            {"model.architecture": "mamba:d_conv=99"},
+            "model.architecture…mamba: d_conv=99 must be an integer",
+        ),
+        (
+            {"model.architecture": "attention:heads=3"},
+            "model.architecture…attention: heads=3 must divide d_model=64",
+        ),
         ({"model.architecture": 5}, "model.architecture=5 must be text"),
         ({"task": "recal"}, "task=recal: no task named 'recal'; did you mean 'recall'?"),
-        ({"task": "recall:pairs=0"}, "task=recall:pairs=0: recall: pairs=0 must be an integer from 1"),
+        (
+            {"task": "recall:pairs=0"},
+            "task=recall:pairs=0: recall: pairs=0 must be an integer from 1",
+        ),
         ({"task": 5}, "task=5 must be text"),
-        ({"model.max_len": 6}, "model.max_len=6 must be at least 7, the longest document of recall:pairs=2,vocab=8"),
-        ({"task": "recall:pairs=600"}, "model.max_len=1024 must be at least 1203, the longest document"),
+        (
+            {"model.max_len": 6},
+            "model.max_len=6 must be at least 7, the longest document of recall:pairs=2,vocab=8",
+        ),
+        (
+            {"task": "recall:pairs=600"},
+            "model.max_len=1024 must be at least 1203, the longest document",
+        ),
         ({"eval.every": 0}, "eval.every=0 must be an integer from 1"),
         ({"eval.documents": 1.5}, "eval.documents=1.5 must be an integer from 1"),
         ({"seed": -1}, "seed=-1 must be an integer from 0"),

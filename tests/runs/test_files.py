@@ -14,7 +14,16 @@ import torch
 from support.fault_injection import FAULTS, Disk, error_at
 
 from mecheval.core.errors import StoreError
-from mecheval.runs.files import Damaged, pack_tensors, read, read_json, remove, unpack_tensors, write, write_json
+from mecheval.runs.files import (
+    Damaged,
+    pack_tensors,
+    read,
+    read_json,
+    remove,
+    unpack_tensors,
+    write,
+    write_json,
+)
 
 RECORD = {"step": 7, "curve": [{"loss": 1e-05, "accuracy": 0.25}], "name": "é →", "none": None}
 OLD, NEW = b"old" * 1000, b"new" * 2000
@@ -24,7 +33,9 @@ def test_a_file_is_synced_before_it_gets_its_name_and_its_folder_after(tmp_path,
     synced, disk = [], Disk()
     disk.install(monkeypatch.setattr)
     real = os.fsync
-    monkeypatch.setattr(os, "fsync", lambda d: synced.append(stat.S_ISDIR(os.fstat(d).st_mode)) or real(d))
+    monkeypatch.setattr(
+        os, "fsync", lambda d: synced.append(stat.S_ISDIR(os.fstat(d).st_mode)) or real(d)
+    )
     write(tmp_path / "a", NEW)
     assert disk.calls == ["unlink", "open", "write", "fsync", "replace", "fsync"]
     assert synced == [False, True]
@@ -39,7 +50,9 @@ def test_a_write_that_fails_leaves_the_old_or_the_new(number, fault, old, tmp_pa
         path.write_bytes(old)
     with pytest.MonkeyPatch.context() as patch:
         FAULTS[fault](number).install(patch.setattr)
-        with pytest.raises(StoreError, match=r"a cannot be written: (No space left|Input/output error)"):
+        with pytest.raises(
+            StoreError, match=r"a cannot be written: (No space left|Input/output error)"
+        ):
             write(path, NEW)
     assert (path.read_bytes() if path.exists() else None) == (NEW if number == 6 else old)
     write(path, NEW)
@@ -51,7 +64,9 @@ def test_a_disk_that_fails_in_the_middle_leaves_half_in_the_temporary_file_only(
         Disk(error_at(3, errno.EIO), torn=True).install(patch.setattr)
         with pytest.raises(StoreError):
             write(tmp_path / "a", NEW)
-    assert {file.name: file.stat().st_size for file in tmp_path.iterdir()} == {"a.tmp": len(NEW) // 2}
+    assert {file.name: file.stat().st_size for file in tmp_path.iterdir()} == {
+        "a.tmp": len(NEW) // 2
+    }
 
 
 def test_nothing_is_written_through_a_link_that_waits_under_the_temporary_name(tmp_path):
@@ -137,7 +152,9 @@ def test_every_flipped_bit_of_json_is_seen_or_changes_no_meaning(tmp_path):
 def test_every_truncation_of_json_is_seen_or_changes_no_meaning(tmp_path):
     write_json(tmp_path / "a.json", RECORD)
     content = (tmp_path / "a.json").read_bytes()
-    assert all(same_or_refused(tmp_path / "b.json", content[:length]) for length in range(len(content)))
+    assert all(
+        same_or_refused(tmp_path / "b.json", content[:length]) for length in range(len(content))
+    )
     (tmp_path / "b.json").write_bytes(content[: len(content) // 2])
     with pytest.raises(Damaged, match=r"b\.json is not what was written"):
         read_json(tmp_path / "b.json")
@@ -256,7 +273,9 @@ def test_a_header_that_lies_is_refused(content):
         unpack_tensors(content)
 
 
-@pytest.mark.parametrize("dtype", ["F8_E8M0", "F4", "F6_E2M3", "F6_E3M2", "F8_E4M3", "C64", "BOOL", "U64"])
+@pytest.mark.parametrize(
+    "dtype", ["F8_E8M0", "F4", "F6_E2M3", "F6_E3M2", "F8_E4M3", "C64", "BOOL", "U64"]
+)
 def test_a_kind_of_number_is_known_or_damage(dtype):
     with suppress(Damaged):
         assert unpack_tensors(header(a=entry(0, 8, [8], dtype)) + bytes(8))["a"].numel() in (1, 8)

@@ -15,7 +15,11 @@ from mecheval.runs.finished import Run
 from mecheval.runs.run import run
 
 EXPERIMENT = small(train_steps=4, eval_every=2)
-WORDS = [f"{name}={value}" for name, value in EXPERIMENT.fields().items() if name not in ("task", "model.architecture")]
+WORDS = [
+    f"{name}={value}"
+    for name, value in EXPERIMENT.fields().items()
+    if name not in ("task", "model.architecture")
+]
 COMMAND = ["run", EXPERIMENT.task_spec, EXPERIMENT.model.architecture, *WORDS, "--json"]
 FILES = [
     "checksums.json",
@@ -56,7 +60,9 @@ def blamed(folder):
 def forge(folder, name, content):
     """Another file, with a checksum that agrees."""
     (folder / name).write_bytes(content)
-    sums = {file: sha256((folder / file).read_bytes()) for file in FILES if file != "checksums.json"}
+    sums = {
+        file: sha256((folder / file).read_bytes()) for file in FILES if file != "checksums.json"
+    }
     write_json(folder / "checksums.json", sums)
     return Run(folder)
 
@@ -73,7 +79,10 @@ def test_everything_can_be_read(copied):
     assert copied.experiment == EXPERIMENT
     assert copied.outcome["steps"] == 4
     assert [row["step"] for row in copied.curve] == [2, 4]
-    assert {(row.split, row.metric) for row in copied.rows} >= {("test", "loss"), ("dev", "accuracy")}
+    assert {(row.split, row.metric) for row in copied.rows} >= {
+        ("test", "loss"),
+        ("dev", "accuracy"),
+    }
 
 
 def test_the_weights_are_those_of_the_measured_model(copied):
@@ -149,17 +158,27 @@ def test_the_command_refuses_a_finished_run_that_is_damaged(name, copied, capsys
 
 
 def test_the_command_shows_a_finished_run_that_is_whole_and_leaves_it_alone(copied, capsys):
-    before = {file.name: (file.read_bytes(), file.stat().st_mtime_ns) for file in copied.folder.iterdir()}
+    before = {
+        file.name: (file.read_bytes(), file.stat().st_mtime_ns) for file in copied.folder.iterdir()
+    }
     assert main([*COMMAND, "--out", str(copied.folder.parent)]) == 0
     assert json.loads(capsys.readouterr().out) == copied.summary()
-    assert {file.name: (file.read_bytes(), file.stat().st_mtime_ns) for file in copied.folder.iterdir()} == before
+    assert {
+        file.name: (file.read_bytes(), file.stat().st_mtime_ns) for file in copied.folder.iterdir()
+    } == before
 
 
-@pytest.mark.parametrize("name", ["checksums.json", "curve.jsonl", "experiment.json", "rows.jsonl", "status.json"])
+@pytest.mark.parametrize(
+    "name", ["checksums.json", "curve.jsonl", "experiment.json", "rows.jsonl", "status.json"]
+)
 @pytest.mark.parametrize("content", [b"{}", None])
-def test_a_run_whose_rows_cannot_be_read_is_listed_as_damaged_and_hides_no_other(name, content, copied, finished):
+def test_a_run_whose_rows_cannot_be_read_is_listed_as_damaged_and_hides_no_other(
+    name, content, copied, finished
+):
     shutil.copytree(finished, copied.folder.parent / "whole")
-    (copied.folder / name).unlink() if content is None else (copied.folder / name).write_bytes(content)
+    (copied.folder / name).unlink() if content is None else (copied.folder / name).write_bytes(
+        content
+    )
     results = Results(copied.folder.parent)
     damaged, whole = results.runs()
     assert (damaged["status"], whole["status"]) == ("damaged", "done")
@@ -181,7 +200,10 @@ def test_a_run_whose_rows_cannot_be_read_is_listed_as_damaged_and_hides_no_other
         ("rows.jsonl", b"[" * 100_000 + b"\n"),
         ("rows.jsonl", b"{}\n"),
         ("rows.jsonl", b"1\n"),
-        ("rows.jsonl", b'{"split": "test", "metric": "loss", "value": NaN, "n": 1, "low": 0, "high": 1}\n'),
+        (
+            "rows.jsonl",
+            b'{"split": "test", "metric": "loss", "value": NaN, "n": 1, "low": 0, "high": 1}\n',
+        ),
         ("curve.jsonl", b"\xff\n"),
         ("curve.jsonl", b"{}{}\n"),
         ("verdict.json", b"{}"),
@@ -215,7 +237,10 @@ RESTORED = {
         {**NUMBERS, "split": "tset"},
         {**NUMBERS, "split": ["test"]},
         {**NUMBERS, "split": "test", "metric": []},
-        *({name: value for name, value in RESTORED.items() if name != gone} for gone in ("condition", "site", "role")),
+        *(
+            {name: value for name, value in RESTORED.items() if name != gone}
+            for gone in ("condition", "site", "role")
+        ),
         {**RESTORED, "site": {}},
         {**RESTORED, "role": []},
     ],
@@ -233,13 +258,19 @@ def test_a_row_that_we_did_not_write_is_refused_in_a_summary(row, copied, capsys
 
 def test_a_row_that_could_be_ours_is_in_the_summary(copied):
     content = (copied.folder / "rows.jsonl").read_bytes()
-    found = forge(copied.folder, "rows.jsonl", content + json.dumps(RESTORED).encode() + b"\n").summary()
+    found = forge(
+        copied.folder, "rows.jsonl", content + json.dumps(RESTORED).encode() + b"\n"
+    ).summary()
     assert found["restored"]["embed_out"]["key"]["likelihood"]["value"] == 0.5
 
 
 @pytest.mark.parametrize("missing", ["status.json", "rows.jsonl", "experiment.json"])
 def test_checksums_that_leave_a_file_out_do_not_make_a_whole_run(missing, copied):
-    sums = {file: sha256((copied.folder / file).read_bytes()) for file in FILES if file not in (missing, FILES[0])}
+    sums = {
+        file: sha256((copied.folder / file).read_bytes())
+        for file in FILES
+        if file not in (missing, FILES[0])
+    }
     write_json(copied.folder / "checksums.json", sums)
     with pytest.raises(StoreError, match=f"{missing} does not belong to it"):
         Run(copied.folder).verify()

@@ -23,7 +23,14 @@ from mecheval.runs.run import run
 STEPS, STOPPED = 5, 3
 EXPERIMENT = small(train_steps=STEPS, eval_every=2)
 NEWEST = f"checkpoints/{STOPPED:010d}"
-FILES = ("experiment.json", "provenance.json", "status.json", "verdict.json", "curve.jsonl", "rows.jsonl")
+FILES = (
+    "experiment.json",
+    "provenance.json",
+    "status.json",
+    "verdict.json",
+    "curve.jsonl",
+    "rows.jsonl",
+)
 FILES += ("weights.safetensors", "optimiser.safetensors", "checksums.json")
 
 GUARD = """
@@ -126,7 +133,9 @@ def leaves_a_mark(mark, protocol):
 def forged_run(folder, name, content):
     """A file of a finished run is another, and its checksum agrees."""
     (folder / name).write_bytes(content)
-    sums = {file: sha256((folder / file).read_bytes()) for file in FILES if file != "checksums.json"}
+    sums = {
+        file: sha256((folder / file).read_bytes()) for file in FILES if file != "checksums.json"
+    }
     write_json(folder / "checksums.json", sums)
 
 
@@ -150,7 +159,10 @@ def unsafe(room):
         archive.writestr("archive/data.pkl", leaves_a_mark(room / "mark", protocol=4))
         archive.writestr("archive/version", "3\n")
     places = {"a": [0, 8], "b": [4, 12]}
-    overlapping = {name: {"dtype": "F32", "shape": [2], "data_offsets": place} for name, place in places.items()}
+    overlapping = {
+        name: {"dtype": "F32", "shape": [2], "data_offsets": place}
+        for name, place in places.items()
+    }
     text = json.dumps(overlapping).encode()
     return {
         "pickle": leaves_a_mark(room / "mark", protocol=4),
@@ -184,22 +196,42 @@ def finished_cases(room):
     """Yield a name, a change to the folder of a finished run, and the file that is blamed."""
     outside = room / "outside"
     for kind, content in unsafe(room).items():
-        yield f"weights are {kind}", lambda f, c=content: forged_run(f, "weights.safetensors", c), "safetensors"
+        yield (
+            f"weights are {kind}",
+            lambda f, c=content: forged_run(f, "weights.safetensors", c),
+            "safetensors",
+        )
     for name in FILES:
         for how in (link, pipe, folder_in_place):
             yield f"{how.__name__} as {name}", lambda f, n=name, h=how: h(f / n, outside), name
-    ways_out = ("..", "../secret", "../../outside/secret", "/etc/passwd", "", ".", "a\0b", "\ud800", "x/../status.json")
+    ways_out = (
+        "..",
+        "../secret",
+        "../../outside/secret",
+        "/etc/passwd",
+        "",
+        ".",
+        "a\0b",
+        "\ud800",
+        "x/../status.json",
+    )
     for name in ways_out:
         names = dict.fromkeys([name], "")
         yield (
             f"checksum of {name.encode('unicode_escape').decode().replace('/', '|')}",
-            lambda f, n=names: write_json_anyhow(f / "checksums.json", read_json(f / "checksums.json") | n),
+            lambda f, n=names: write_json_anyhow(
+                f / "checksums.json", read_json(f / "checksums.json") | n
+            ),
             "checksums.json" if name == "\ud800" else "does not belong to it",
         )
     deep = b'{"content":' + b'{"a":' * 100_000
     yield "deep status", lambda f: forged_run(f, "status.json", deep), "status.json"
     yield "deep rows", lambda f: forged_run(f, "rows.jsonl", b"[" * 100_000), "rows.jsonl"
-    yield "rows that are no numbers", lambda f: forged_run(f, "rows.jsonl", b'{"value": NaN}\n'), "rows.jsonl"
+    yield (
+        "rows that are no numbers",
+        lambda f: forged_run(f, "rows.jsonl", b'{"value": NaN}\n'),
+        "rows.jsonl",
+    )
     yield "deep checksums", lambda f: (f / "checksums.json").write_bytes(deep), "checksums.json"
 
 
@@ -226,22 +258,48 @@ def stopped_cases(room):
             lambda f, c=change: forged_checkpoint(f, changed_tensors(f, c)),
             "its checkpoint is of another experiment",
         )
-    yield "strange numbers", lambda f: forged_checkpoint(f, changed_tensors(f, lambda n, t: t), clock=[]), "is damaged"
+    yield (
+        "strange numbers",
+        lambda f: forged_checkpoint(f, changed_tensors(f, lambda n, t: t), clock=[]),
+        "is damaged",
+    )
     for name in (f"{NEWEST}.json", f"{NEWEST}.safetensors"):
         for how in (link, pipe, folder_in_place):
-            yield f"{how.__name__} as {name.replace('/', ' ')}", lambda f, n=name, h=how: h(f / n, outside), None
+            yield (
+                f"{how.__name__} as {name.replace('/', ' ')}",
+                lambda f, n=name, h=how: h(f / n, outside),
+                None,
+            )
     for name in ("experiment.json", "made_by.json"):
         for how in (link, pipe, folder_in_place):
             yield f"{how.__name__} as {name}", lambda f, n=name, h=how: h(f / n, outside), name
-    for name in ("status.json.tmp", "weights.safetensors.tmp", "checkpoints/0000000004.json.tmp", "error.json", "x"):
+    for name in (
+        "status.json.tmp",
+        "weights.safetensors.tmp",
+        "checkpoints/0000000004.json.tmp",
+        "error.json",
+        "x",
+    ):
         for how in (link, pipe):
-            yield f"{how.__name__} as {name.replace('/', ' ')}", lambda f, n=name, h=how: h(f / n, outside), None
+            yield (
+                f"{how.__name__} as {name.replace('/', ' ')}",
+                lambda f, n=name, h=how: h(f / n, outside),
+                None,
+            )
     for name in ("weights.safetensors", "rows.jsonl", "checksums.json"):
         yield f"link as {name}", lambda f, n=name: link(f / n, outside), None
     yield "link to a folder", lambda f: (f / "x").symlink_to(outside), None
     yield "no checksums", lambda f: write_json(f / "checksums.json", {}), None
-    yield "checksum of a way out", lambda f: write_json(f / "checksums.json", {"../../outside/secret": ""}), None
-    yield "checkpoints elsewhere", lambda f: elsewhere(f / "checkpoints", outside), "checkpoints is a link"
+    yield (
+        "checksum of a way out",
+        lambda f: write_json(f / "checksums.json", {"../../outside/secret": ""}),
+        None,
+    )
+    yield (
+        "checkpoints elsewhere",
+        lambda f: elsewhere(f / "checkpoints", outside),
+        "checkpoints is a link",
+    )
 
 
 def elsewhere(folder, outside):
@@ -273,14 +331,21 @@ def told(tmp_path_factory):
     for name, path in {"finished": finished, "on its way": stopped}.items():
         (room / "cases" / f"{name}, elsewhere").mkdir()
         (room / "cases" / f"{name}, elsewhere" / path.name).symlink_to(path)
-        expected[f"{name}, elsewhere"] = "is not a complete run" if name == "finished" else "cannot be used"
+        expected[f"{name}, elsewhere"] = (
+            "is not a complete run" if name == "finished" else "cannot be used"
+        )
         shutil.copytree(path.parent, room / "cases" / f"{name}, whole")
         expected[f"{name}, whole"] = None
     nowhere = tmp_path_factory.mktemp("nowhere")
     before = contents(room / "outside"), contents(finished), contents(stopped)
     tests = os.path.dirname(os.path.dirname(__file__))  # noqa: PTH120
     done = subprocess.run(
-        [sys.executable, "-c", GUARD, tests, room], cwd=nowhere, capture_output=True, text=True, check=True, timeout=300
+        [sys.executable, "-c", GUARD, tests, room],
+        cwd=nowhere,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=300,
     )
     after = contents(room / "outside"), contents(finished), contents(stopped)
     return json.loads(done.stdout) | {
@@ -292,7 +357,12 @@ def told(tmp_path_factory):
 
 
 def test_the_guard_sees_what_it_is_there_for(told):
-    assert {event for event, _ in told["harm"]["events"]} == {"open", "os.listdir", "os.system", "pickle.find_class"}
+    assert {event for event, _ in told["harm"]["events"]} == {
+        "open",
+        "os.listdir",
+        "os.system",
+        "pickle.find_class",
+    }
 
 
 def test_a_run_and_a_question_about_it_unpickle_nothing_and_stay_at_home(told):
@@ -317,14 +387,20 @@ def test_nothing_is_unpickled_or_started_and_nothing_outside_is_opened(told, act
 @pytest.mark.parametrize("action", ["table", "read", "run"])
 def test_nothing_crashes(told, action):
     answers = {name: told[f"{name} {action}"]["answer"] for name in told["expected"]}
-    assert [answer for answer in answers.values() if isinstance(answer, dict) and answer["error"] == "crash"] == []
+    assert [
+        answer
+        for answer in answers.values()
+        if isinstance(answer, dict) and answer["error"] == "crash"
+    ] == []
 
 
 def test_a_run_is_refused_with_the_reason_or_ends_in_the_same_bytes(told):
     wrong = {}
     for name, said in told["expected"].items():
         answer = told[f"{name} run"]["answer"]
-        whole = answer is True if said is None else isinstance(answer, dict) and said in answer["said"]
+        whole = (
+            answer is True if said is None else isinstance(answer, dict) and said in answer["said"]
+        )
         if not whole or (said and answer["code"] != 3):
             wrong[name] = answer
     assert wrong == {}

@@ -13,7 +13,12 @@ KILLS = 210
 
 def report(*arguments):
     """Return the report of the fault injection; the exit code is 1 where something is wrong."""
-    done = subprocess.run([sys.executable, fault_injection.__file__, *arguments], capture_output=True, text=True, timeout=1200)
+    done = subprocess.run(
+        [sys.executable, fault_injection.__file__, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=1200,
+    )
     assert done.stdout, done.stderr
     return json.loads(done.stdout) | {"stderr": done.stderr, "code": done.returncode}
 
@@ -22,7 +27,9 @@ def test_killed_at_any_moment_it_ends_in_the_same_bytes():
     found = report("--kills", str(KILLS))
     assert (found["problems"], found["stderr"], found["code"]) == ([], "", 0)
     combinations = found["combinations"]
-    assert len(combinations) == len(fault_injection.TASKS) * len(fault_injection.ARCHITECTURES) == 14
+    assert (
+        len(combinations) == len(fault_injection.TASKS) * len(fault_injection.ARCHITECTURES) == 14
+    )
     assert found["kills"] >= 200
     assert all(each["kills"] >= KILLS // 14 for each in combinations.values())
     for way in fault_injection.WAYS:
@@ -35,7 +42,16 @@ def test_whatever_happens_at_any_write_the_next_life_recovers(status):
     found = report("--points", status)
     assert (found["problems"], found["stderr"], found["code"]) == ([], "", 0)
     calls = found["calls"]
-    assert {"open", "write", "fsync", "replace", "rename", "mkdir", "unlink", "rmdir"} == calls.keys()
+    assert {
+        "open",
+        "write",
+        "fsync",
+        "replace",
+        "rename",
+        "mkdir",
+        "unlink",
+        "rmdir",
+    } == calls.keys()
     assert found["points"] == sum(calls.values()) >= 50
     for fault in fault_injection.FAULTS:
         at = calls["write"] if fault.endswith("in a write") else found["points"]

@@ -80,7 +80,13 @@ def test_dotted_keys_are_the_same_thing(written):
         "model.d_model": 8,
         "model.init.embedding": 3,
     }
-    assert [place.rpartition(":")[2] for place in found.places.values()] == ["1", "3", "4", "6", "5"]
+    assert [place.rpartition(":")[2] for place in found.places.values()] == [
+        "1",
+        "3",
+        "4",
+        "6",
+        "5",
+    ]
 
 
 def test_an_inline_table_is_fields_too(written):
@@ -91,7 +97,9 @@ def test_an_inline_table_is_fields_too(written):
 
 
 def test_every_wrong_line_of_a_file_is_named(written):
-    file = written(TOML.replace("d_model = 8", "d_model = 0").replace("seed = 3", "seed = true\nsede = 1"))
+    file = written(
+        TOML.replace("d_model = 8", "d_model = 0").replace("seed = 3", "seed = true\nsede = 1")
+    )
     written_in = from_toml(file)
     found = problems(Experiment.of, written_in.values, written_in.places)
     assert sorted(problem.partition("=")[0] for problem in found) == [
@@ -152,7 +160,14 @@ def test_a_value_of_the_wrong_type_is_refused_where_it_stands(line, expected, wr
 
 
 def test_words_are_read_as_they_would_be_typed():
-    words = ["train.lr=3e-3", "seed=7", "train.schedule=linear", "a.b=true", 'c="7"', "task=recall:pairs=2,vocab=8"]
+    words = [
+        "train.lr=3e-3",
+        "seed=7",
+        "train.schedule=linear",
+        "a.b=true",
+        'c="7"',
+        "task=recall:pairs=2,vocab=8",
+    ]
     assert from_words(words).values == {
         "train.lr": 3e-3,
         "seed": 7,
@@ -165,8 +180,16 @@ def test_words_are_read_as_they_would_be_typed():
 
 
 def test_every_word_that_is_no_field_is_reported():
-    found = problems(from_words, ["train.lr", "=3", "seed=", "seed=1", "seed=2", 'x="y', "train.steps=5"])
-    assert [problem.split(" ")[0] for problem in found] == ["'train.lr'", "'=3'", "'seed='", "seed", "'x=\"y'"]
+    found = problems(
+        from_words, ["train.lr", "=3", "seed=", "seed=1", "seed=2", 'x="y', "train.steps=5"]
+    )
+    assert [problem.split(" ")[0] for problem in found] == [
+        "'train.lr'",
+        "'=3'",
+        "'seed='",
+        "seed",
+        "'x=\"y'",
+    ]
     assert "given twice: 1 and '2'" in found[3]
 
 
@@ -174,7 +197,11 @@ def test_an_override_is_reported_by_its_own_words():
     words = ["task=recall:pairs=0", "model.architecture=mamba", "train.lr=-1", "train.stpes=3"]
     written = from_words(words)
     found = problems(Experiment.of, written.values, written.places)
-    assert sorted(problem.partition(" ")[0].rstrip(":") for problem in found) == [words[0], words[2], words[3]]
+    assert sorted(problem.partition(" ")[0].rstrip(":") for problem in found) == [
+        words[0],
+        words[2],
+        words[3],
+    ]
 
 
 def test_what_is_written_later_wins(written):

@@ -22,7 +22,11 @@ from mecheval.runs.run import run
 
 EXPERIMENT = small(train_steps=4, eval_every=2)
 OTHER = small(train_steps=4, eval_every=2, train_lr=0.5)
-WORDS = [f"{name}={value}" for name, value in EXPERIMENT.fields().items() if name not in ("task", "model.architecture")]
+WORDS = [
+    f"{name}={value}"
+    for name, value in EXPERIMENT.fields().items()
+    if name not in ("task", "model.architecture")
+]
 COMMAND = ["run", EXPERIMENT.task_spec, EXPERIMENT.model.architecture, *WORDS, "--json", "--out"]
 
 
@@ -42,7 +46,10 @@ def stopped(tmp_path_factory):
 def snapshot(out):
     """Names, contents and times of all that is there."""
     return {
-        path.relative_to(out): (path.stat().st_mtime_ns, path.read_bytes() if path.is_file() else None)
+        path.relative_to(out): (
+            path.stat().st_mtime_ns,
+            path.read_bytes() if path.is_file() else None,
+        )
         for path in out.rglob("*")
     }
 
@@ -64,7 +71,9 @@ def moved(source, out, experiment, ending=""):
 
 def test_a_folder_on_its_way_of_another_experiment_is_refused(stopped, tmp_path):
     moved(stopped, tmp_path, OTHER, ".partial")
-    refused(tmp_path, "train.lr was 0.001 and is 0.5", f"key was '{EXPERIMENT.key}'", experiment=OTHER)
+    refused(
+        tmp_path, "train.lr was 0.001 and is 0.5", f"key was '{EXPERIMENT.key}'", experiment=OTHER
+    )
 
 
 def test_a_finished_run_of_another_experiment_is_refused(finished, tmp_path):
@@ -74,13 +83,24 @@ def test_a_finished_run_of_another_experiment_is_refused(finished, tmp_path):
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("mecheval", "0.0.1"), ("torch", "1.0"), ("device", "cuda"), ("threads", 7), ("plugins", {"x.py": "ab"})],
+    [
+        ("mecheval", "0.0.1"),
+        ("torch", "1.0"),
+        ("device", "cuda"),
+        ("threads", 7),
+        ("plugins", {"x.py": "ab"}),
+    ],
 )
 def test_a_folder_on_its_way_made_otherwise_is_refused(name, value, stopped, tmp_path):
     folder = moved(stopped, tmp_path, EXPERIMENT, ".partial")
     made = read_json(folder / "made_by.json")
     write_json(folder / "made_by.json", made | {name: value})
-    refused(tmp_path, f"{name} was {value!r} and is {made[name]!r}", "belongs to another run", folder.name)
+    refused(
+        tmp_path,
+        f"{name} was {value!r} and is {made[name]!r}",
+        "belongs to another run",
+        folder.name,
+    )
 
 
 @pytest.mark.parametrize(("name", "value"), [("mecheval", "0.0.1"), ("numba", "1"), ("threads", 7)])
@@ -125,7 +145,9 @@ with PendingRun(Path(sys.argv[1])).claim():
 def holder(tmp_path):
     """A process that has claimed the run's folder."""
     process = subprocess.Popen(
-        [sys.executable, "-c", HOLDER, tmp_path / EXPERIMENT.name], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        [sys.executable, "-c", HOLDER, tmp_path / EXPERIMENT.name],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
     )
     assert process.stdout.readline() == b"claimed\n"
     yield process
@@ -133,7 +155,9 @@ def holder(tmp_path):
     process.communicate()
 
 
-def test_a_second_process_is_turned_away_and_works_when_the_first_has_ended(holder, tmp_path, capsys):
+def test_a_second_process_is_turned_away_and_works_when_the_first_has_ended(
+    holder, tmp_path, capsys
+):
     folder = tmp_path / f"{EXPERIMENT.name}.partial"
     before = snapshot(tmp_path)
     assert main([*COMMAND, str(tmp_path)]) == 3
@@ -179,17 +203,25 @@ def test_asking_whether_a_folder_is_in_use_blocks_no_process(tmp_path):
 
 def test_processes_that_race_for_a_run_make_it_once(tmp_path, finished):
     command = [sys.executable, "-m", "mecheval", *COMMAND, str(tmp_path)]
-    racers = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) for _ in range(2)]
+    racers = [
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) for _ in range(2)
+    ]
     told = [(racer.communicate(timeout=120), racer.returncode) for racer in racers]
     for (out, err), code in told:
         assert code in (0, 3), err
-        assert json.loads(out)["key"] == EXPERIMENT.key if code == 0 else b"in use by another process" in err
+        assert (
+            json.loads(out)["key"] == EXPERIMENT.key
+            if code == 0
+            else b"in use by another process" in err
+        )
     assert 0 in [code for _, code in told]
     assert [path.name for path in tmp_path.iterdir()] == [EXPERIMENT.name]
     assert result(tmp_path / EXPERIMENT.name) == result(finished)
 
 
-def test_who_comes_just_after_the_end_finds_the_run_and_leaves_nothing(finished, tmp_path, monkeypatch):
+def test_who_comes_just_after_the_end_finds_the_run_and_leaves_nothing(
+    finished, tmp_path, monkeypatch
+):
     """The first process renames its folder between the second one's look at it and its claim."""
 
     def meanwhile(experiment):
@@ -224,10 +256,14 @@ def test_every_new_name_is_made_to_last_at_once(tmp_path, monkeypatch):
         "status.json",
         EXPERIMENT.name,
     }
-    assert [path for count, path in enumerate(named, start=1) if (count, path.parent) not in synced] == []
+    assert [
+        path for count, path in enumerate(named, start=1) if (count, path.parent) not in synced
+    ] == []
 
 
-def test_a_folder_that_only_lacks_its_name_gets_it_and_nothing_is_computed(finished, stopped, tmp_path, monkeypatch):
+def test_a_folder_that_only_lacks_its_name_gets_it_and_nothing_is_computed(
+    finished, stopped, tmp_path, monkeypatch
+):
     folder = moved(finished, tmp_path, EXPERIMENT, ".partial")
     shutil.copytree(stopped / "checkpoints", folder / "checkpoints")
     (folder / "weights.safetensors.tmp").write_bytes(b"torn")
@@ -248,7 +284,9 @@ def test_a_folder_that_lacks_more_is_made_again(name, finished, stopped, tmp_pat
 
 @pytest.mark.parametrize("kind", ["link", "file"])
 @pytest.mark.parametrize("ending", ["", ".partial"])
-def test_a_link_or_a_file_in_place_of_the_folder_is_refused(kind, ending, stopped, finished, tmp_path):
+def test_a_link_or_a_file_in_place_of_the_folder_is_refused(
+    kind, ending, stopped, finished, tmp_path
+):
     path = tmp_path / f"{EXPERIMENT.name}{ending}"
     if kind == "link":
         path.symlink_to(stopped if ending else finished)

@@ -28,10 +28,18 @@ STEPS = 7
 OFTEN = Settings(save_every=0.0)
 EXPERIMENTS = {
     "epochs": small(train_steps=STEPS, eval_every=3, train_documents=12, eval_documents=32),
-    "fresh documents": small(train_steps=STEPS, eval_every=3, train_documents=0, architecture="mamba"),
-    "stops when solved": small(train_steps=STEPS, eval_every=2, train_stop=0.01, eval_documents=256),
-    "grids on the way": small(train_steps=STEPS, eval_every=2, eval_grid_every=2, eval_grid_split="both"),
-    "many queries": small("recall:pairs=3,vocab=16,queries=2", "hyena", train_steps=STEPS, eval_every=4),
+    "fresh documents": small(
+        train_steps=STEPS, eval_every=3, train_documents=0, architecture="mamba"
+    ),
+    "stops when solved": small(
+        train_steps=STEPS, eval_every=2, train_stop=0.01, eval_documents=256
+    ),
+    "grids on the way": small(
+        train_steps=STEPS, eval_every=2, eval_grid_every=2, eval_grid_split="both"
+    ),
+    "many queries": small(
+        "recall:pairs=3,vocab=16,queries=2", "hyena", train_steps=STEPS, eval_every=4
+    ),
 }
 
 
@@ -73,16 +81,28 @@ def test_stopped_after_every_step_it_ends_in_the_same_bytes(alone, tmp_path):
 def test_grids_on_the_way_are_on_dev_at_every_so_many_evaluations_and_none_is_there_twice(tmp_path):
     def places(**asked):
         rows = run(small(train_steps=STEPS, eval_every=2, **asked), tmp_path).rows
-        restored = [row for row in rows if row.condition == "restored" and row.metric == "likelihood"]
+        restored = [
+            row for row in rows if row.condition == "restored" and row.metric == "likelihood"
+        ]
         cells = [(row.split, row.step, row.site, row.role) for row in restored]
         assert len(cells) == len(set(cells))
         return {cell[:2] for cell in cells}
 
     # evaluations are at 2, 4, 6 and, the last step, 7
     assert places() == {("test", 7)}
-    assert places(eval_grid_every=1) == {("dev", 2), ("dev", 4), ("dev", 6), ("dev", 7), ("test", 7)}
+    assert places(eval_grid_every=1) == {
+        ("dev", 2),
+        ("dev", 4),
+        ("dev", 6),
+        ("dev", 7),
+        ("test", 7),
+    }
     assert places(eval_grid_every=2) == {("dev", 4), ("dev", 7), ("test", 7)}
-    assert places(eval_grid_every=2, eval_grid_split="both") == {("dev", 4), ("dev", 7), ("test", 7)}
+    assert places(eval_grid_every=2, eval_grid_split="both") == {
+        ("dev", 4),
+        ("dev", 7),
+        ("test", 7),
+    }
     assert places(eval_grid_every=3, eval_grid_split="dev") == {("dev", 6), ("dev", 7)}
     assert places(eval_grid_every=1, eval_grid="none") == set()
 
@@ -110,15 +130,29 @@ def test_two_processes_write_the_same_bytes_and_their_provenance_says_where(alon
     experiment = EXPERIMENTS["epochs"]
     python = [sys.executable, "-m", "mecheval", *command(experiment), "--json", "--out"]
     for name in ("a", "b"):
-        done = subprocess.run([*python, tmp_path / name], capture_output=True, text=True, check=True)
+        done = subprocess.run(
+            [*python, tmp_path / name], capture_output=True, text=True, check=True
+        )
         summary = json.loads(done.stdout)
-        assert (summary["key"], summary["status"], summary["steps"]) == (experiment.key, "done", STEPS)
+        assert (summary["key"], summary["status"], summary["steps"]) == (
+            experiment.key,
+            "done",
+            STEPS,
+        )
         assert {"loss", "accuracy", "likelihood", "unseen"} <= summary["metrics"].keys()
     a, b = (tmp_path / name / experiment.name for name in ("a", "b"))
     assert result(a) == result(b) == alone["epochs"]
     provenance = json.loads((a / "provenance.json").read_text())["content"]
     assert {"mecheval", "torch", "numpy", "device", "threads"} <= provenance["made_by"].keys()
-    assert {"commit", "python", "system", "processor", "cores", "started", "finished"} <= provenance.keys()
+    assert {
+        "commit",
+        "python",
+        "system",
+        "processor",
+        "cores",
+        "started",
+        "finished",
+    } <= provenance.keys()
     assert provenance["peak_memory_bytes"] > 2**20
     assert provenance["cpu_seconds"] > 0
     assert provenance["wall_seconds"] > 0
@@ -156,7 +190,16 @@ def test_a_stop_signal_saves_the_run_which_can_be_resumed(number, alone, tmp_pat
 
 def test_ctrl_c_ends_the_command_with_130_and_the_same_command_resumes(alone, tmp_path):
     experiment = small(train_steps=100_000, eval_every=1)
-    python = [sys.executable, "-m", "mecheval", *command(experiment), "--save-every", "0.1", "--out", str(tmp_path)]
+    python = [
+        sys.executable,
+        "-m",
+        "mecheval",
+        *command(experiment),
+        "--save-every",
+        "0.1",
+        "--out",
+        str(tmp_path),
+    ]
     process = subprocess.Popen(python, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     while not list(tmp_path.glob("*/checkpoints/*.json")):
         assert process.poll() is None
@@ -197,7 +240,10 @@ def test_a_process_survives_a_disk_error_and_can_resume_itself(number, alone, tm
         run(experiment, tmp_path / "counted", OFTEN)
     for at in range(3, len(disk.calls), 11):
         out = tmp_path / str(at)
-        with failing(Disk(error_at(at, number))), pytest.raises(StoreError, match=os.strerror(number)):
+        with (
+            failing(Disk(error_at(at, number))),
+            pytest.raises(StoreError, match=os.strerror(number)),
+        ):
             run(experiment, out, OFTEN)
         assert broken(out) == []
         assert result(run(experiment, out, OFTEN).folder) == alone["epochs"]
@@ -262,14 +308,20 @@ def third_party(own_names, monkeypatch):
     def experiment(mixer, **fields):
         mixer.calls = 0
         mixers.add("third_party", mixer)
-        return small(architecture="third_party", model_layers=1, train_steps=STEPS, eval_every=1, **fields)
+        return small(
+            architecture="third_party", model_layers=1, train_steps=STEPS, eval_every=1, **fields
+        )
 
     return experiment
 
 
 def judgements(folder):
     """List the files of a run's folder that tell its quality."""
-    return [path.name for path in folder.iterdir() if any(w in path.read_bytes() for w in (b"accuracy", b"likelihood"))]
+    return [
+        path.name
+        for path in folder.iterdir()
+        if any(w in path.read_bytes() for w in (b"accuracy", b"likelihood"))
+    ]
 
 
 def test_a_mixer_that_overflows_is_a_diverged_run_within_a_step(third_party, tmp_path):
@@ -283,7 +335,9 @@ def test_a_mixer_that_overflows_is_a_diverged_run_within_a_step(third_party, tmp
     assert judgements(found.folder) == []
 
 
-def test_a_gradient_that_is_not_finite_is_a_divergence_even_if_the_loss_is_finite(third_party, tmp_path):
+def test_a_gradient_that_is_not_finite_is_a_divergence_even_if_the_loss_is_finite(
+    third_party, tmp_path
+):
     found = run(third_party(Steep), tmp_path)
     assert found.outcome["reason"] == "step 3: gradient_norm is nan"
     assert (found.status, found.outcome["steps"]) == ("diverged", 3)
@@ -331,7 +385,11 @@ def test_an_error_is_noted_listed_and_forgotten_when_it_is_mended(third_party, t
         run(experiment, tmp_path, OFTEN)
     assert found.value.exit_code == 1
     (row,) = Results(tmp_path).runs()
-    assert (row["status"], row["steps"], row["reason"]) == ("error", 3, "step 3: ZeroDivisionError: division by zero")
+    assert (row["status"], row["steps"], row["reason"]) == (
+        "error",
+        3,
+        "step 3: ZeroDivisionError: division by zero",
+    )
     Failing.broken, watcher = False, Reaper()
     assert run(experiment, tmp_path, watchers=[watcher]).status == "done"
     assert watcher.began == 3
@@ -361,7 +419,11 @@ with prepared(Settings()):
 """
 
 
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other allocators keep what they will")
+@pytest.mark.skipif(
+    platform.libc_ver()[0] != "glibc", reason="other allocators keep what they will"
+)
 def test_what_a_step_frees_is_there_for_the_next():
-    said = subprocess.run([sys.executable, "-c", FAULTS], capture_output=True, text=True, check=True).stdout
+    said = subprocess.run(
+        [sys.executable, "-c", FAULTS], capture_output=True, text=True, check=True
+    ).stdout
     assert int(said) < 1_000  # 48 MB are 11,700 pages

@@ -43,8 +43,16 @@ WAYS = ("call", "torn", "time")  # a kill before a call, in the middle of a writ
 def small(task: str = TASKS[0], architecture: str = "attention", **other: Any) -> Any:
     from mecheval.runs.experiment import Experiment
 
-    fields = {"task": task, "model.architecture": architecture, **SMALL, "train.steps": 12, "eval.every": 3}
-    return Experiment.of(fields | {name.replace("_", ".", 1): value for name, value in other.items()})
+    fields = {
+        "task": task,
+        "model.architecture": architecture,
+        **SMALL,
+        "train.steps": 12,
+        "eval.every": 3,
+    }
+    return Experiment.of(
+        fields | {name.replace("_", ".", 1): value for name, value in other.items()}
+    )
 
 
 @dataclass
@@ -59,7 +67,18 @@ class Disk:
     calls: list[str] = field(default_factory=list)
 
     def install(self, put: Callable[[Any, str, Any], None] = setattr) -> None:
-        for name in ("fsync", "replace", "rename", "unlink", "remove", "rmdir", "mkdir", "write", "truncate", "link"):
+        for name in (
+            "fsync",
+            "replace",
+            "rename",
+            "unlink",
+            "remove",
+            "rmdir",
+            "mkdir",
+            "write",
+            "truncate",
+            "link",
+        ):
             put(os, name, self._counted(name, getattr(os, name)))
         put(os, "open", self._opening(os.open))
         for home in (io, builtins):
@@ -206,7 +225,9 @@ def live(experiment: Any, out: Path, disk: Disk | None, after: float | None = No
         os.kill(child, signal.SIGKILL)
     _, status = os.waitpid(child, 0)
     with os.fdopen(reading) as told:
-        return Death(os.waitstatus_to_exitcode(status), told.read().split(), time.monotonic() - start)
+        return Death(
+            os.waitstatus_to_exitcode(status), told.read().split(), time.monotonic() - start
+        )
 
 
 def _carried_out(experiment: Any, out: Path, disk: Disk | None, tell: int) -> int:
@@ -267,7 +288,9 @@ def leftovers(experiment: Any, out: Path, wanted: dict[str, bytes]) -> list[str]
         return [f"there are {sorted(path.name for path in out.iterdir())}"]
     if {path.name for path in folder.iterdir()} != names:
         return [f"it has {sorted(path.name for path in folder.iterdir())}"]
-    return [f"{name} differs" for name, content in result(folder).items() if content != wanted[name]]
+    return [
+        f"{name} differs" for name, content in result(folder).items() if content != wanted[name]
+    ]
 
 
 def steps_saved(experiment: Any, out: Path) -> int:
@@ -308,7 +331,11 @@ class Kept:
     def end(self, out: Path) -> list[str]:
         """Let it live to its end and list what is wrong."""
         death = live(self.experiment, out, Disk())
-        found = [f"exit code {death.code}"] if death.code else leftovers(self.experiment, out, self.wanted)
+        found = (
+            [f"exit code {death.code}"]
+            if death.code
+            else leftovers(self.experiment, out, self.wanted)
+        )
         shutil.rmtree(out)
         return found
 
@@ -329,7 +356,11 @@ def kills(wanted: int, seed: int, room: Path) -> dict[str, Any]:
             found, died = childhood(kept, rng, room / f"{place}-{folders}")
             ways += died
             problems += [f"{name}, folder {folders}: {problem}" for problem in found]
-        report["combinations"][name] = {"kills": ways.total(), "folders": folders, "ways": dict(ways)}
+        report["combinations"][name] = {
+            "kills": ways.total(),
+            "folders": folders,
+            "ways": dict(ways),
+        }
         report["problems"] += problems
     report["kills"] = sum(found["kills"] for found in report["combinations"].values())
     return report
@@ -347,9 +378,15 @@ def childhood(kept: Kept, rng: random.Random, out: Path) -> tuple[list[str], Cou
             "torn": Disk(kill_at(number, calls=("write",)), torn=True),
             "time": Disk(),
         }[way]
-        death = live(kept.experiment, out, disk, moment * kept.death.seconds if way == "time" else None)
+        death = live(
+            kept.experiment, out, disk, moment * kept.death.seconds if way == "time" else None
+        )
         if not death.killed:
-            found = [f"exit code {death.code}"] if death.code else leftovers(kept.experiment, out, kept.wanted)
+            found = (
+                [f"exit code {death.code}"]
+                if death.code
+                else leftovers(kept.experiment, out, kept.wanted)
+            )
             shutil.rmtree(out, ignore_errors=True)
             return found, died
         died[way] += 1
@@ -381,7 +418,9 @@ ENDS = {0: "survived", 3: "refused", -signal.SIGKILL: "killed"}
 
 def points(status: str, room: Path) -> dict[str, Any]:
     """Inject every fault at every call that changes files, in a run that ends with a status."""
-    kept = Kept.of(small(train_steps=3, eval_every=1, train_lr=RATES[status], train_warmup=0.0), room)
+    kept = Kept.of(
+        small(train_steps=3, eval_every=1, train_lr=RATES[status], train_warmup=0.0), room
+    )
     assert json.loads(kept.wanted["status.json"])["content"]["status"] == status
     calls = kept.death.calls
     ends, problems = {fault: Counter() for fault in FAULTS}, []
@@ -392,7 +431,13 @@ def points(status: str, room: Path) -> dict[str, Any]:
                 ends[fault][end] += 1
                 problems += [f"{fault} at call {number}, {call}: {problem}" for problem in found]
     faults = sum(each.total() for each in ends.values())
-    return {"points": len(calls), "calls": Counter(calls), "faults": faults, "ends": ends, "problems": problems}
+    return {
+        "points": len(calls),
+        "calls": Counter(calls),
+        "faults": faults,
+        "ends": ends,
+        "problems": problems,
+    }
 
 
 def suffer(kept: Kept, disk: Disk, out: Path) -> tuple[str, list[str]]:
@@ -424,8 +469,12 @@ def warm_up() -> None:
     for task in TASKS:
         for architecture in ARCHITECTURES:
             experiment = small(task, architecture, model_layers=2)
-            training = Training.start(LanguageModel(experiment.model, experiment.task.vocab_size, 0), experiment.train)
-            behaviour(training.model, Batches(experiment.task, 0, experiment.train)[0]).rows("test", 0)
+            training = Training.start(
+                LanguageModel(experiment.model, experiment.task.vocab_size, 0), experiment.train
+            )
+            behaviour(training.model, Batches(experiment.task, 0, experiment.train)[0]).rows(
+                "test", 0
+            )
             for parameter in training.model.parameters():
                 parameter.grad = torch.zeros_like(parameter)
             gradient_norm(training.model.parameters())
@@ -441,10 +490,16 @@ def warm_up() -> None:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--kills", type=int, default=0, metavar="N", help="how many, at random moments")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--kills", type=int, default=0, metavar="N", help="how many, at random moments"
+    )
     parser.add_argument("--seed", type=int, default=0, help="of the moments")
-    parser.add_argument("--points", choices=RATES, help="every fault at every write, of a run that ends so")
+    parser.add_argument(
+        "--points", choices=RATES, help="every fault at every write, of a run that ends so"
+    )
     asked = parser.parse_args()
     memory = Path("/dev/shm")  # a kill leaves the same on every file system; this one is fast
     with tempfile.TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else None) as room:

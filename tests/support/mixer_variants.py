@@ -41,7 +41,11 @@ def sizes(spec, d_model=4, max_len=16):
         known["d_head"] = known["d_key"] = known["d_value"] = d_model // options["heads"]
     if "head_dim" in options:
         known |= {"head": d_model // options["head_dim"], "ssms": d_model // options["head_dim"]}
-        known |= {"pairs": options["d_state"] // 2, "d_key": options["head_dim"], "d_value": options["head_dim"]}
+        known |= {
+            "pairs": options["d_state"] // 2,
+            "d_key": options["head_dim"],
+            "d_value": options["head_dim"],
+        }
     if "expand" in options:
         known |= {"d_inner": options["expand"] * d_model, "dt_rank": math.ceil(d_model / 16)}
     return known

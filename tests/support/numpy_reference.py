@@ -15,7 +15,9 @@ from support.task_facts import relative_error
 PRECISION = {torch.float64: 1e-10, torch.float32: 1e-5}
 MAX_LEN = 129
 SHAPES = [*product([1, 3], [1, 2, 3, 5, 8]), (1, 4), (2, 6), (2, 7), (1, 16), (2, 17), (1, 33)]
-SHAPES += [(1, time) for time in (63, 64, 65, 81, 127, 128, MAX_LEN)]  # convolutions by FFT begin at 81
+SHAPES += [
+    (1, time) for time in (63, 64, 65, 81, 127, 128, MAX_LEN)
+]  # convolutions by FFT begin at 81
 
 
 class Case(NamedTuple):
@@ -65,7 +67,9 @@ def convolve(x: np.ndarray, taps: np.ndarray) -> np.ndarray:
 
 
 @torch.no_grad()
-def assert_agreement(case: Case, mixer: nn.Module, x: Tensor, truth, precision=PRECISION, **sites) -> None:
+def assert_agreement(
+    case: Case, mixer: nn.Module, x: Tensor, truth, precision=PRECISION, **sites
+) -> None:
     """Compare output, recorded sites and `read` with the truth, also while sites are recorded."""
     backwards = torch.arange(case.time).flip(0).expand(case.batch, -1)
     for dtype, tolerance in precision.items():
@@ -73,10 +77,18 @@ def assert_agreement(case: Case, mixer: nn.Module, x: Tensor, truth, precision=P
         assert relative_error(mixer(x), truth) <= tolerance, (case, dtype)
         for site, exact in sites.items():
             with record(mixer, [site]) as seen:
-                assert relative_error(mixer(x), truth) <= tolerance, (case, dtype, f"recording {site}")
+                assert relative_error(mixer(x), truth) <= tolerance, (
+                    case,
+                    dtype,
+                    f"recording {site}",
+                )
             assert relative_error(seen[site], exact) <= tolerance, (case, dtype, site)
         if hasattr(mixer, "read"):
-            assert relative_error(mixer.read(x, backwards), np.flip(truth, 1)) <= tolerance, (case, dtype, "read")
+            assert relative_error(mixer.read(x, backwards), np.flip(truth, 1)) <= tolerance, (
+                case,
+                dtype,
+                "read",
+            )
 
 
 @torch.no_grad()
@@ -137,7 +149,9 @@ def outcome(form: Callable, inputs: list[Tensor], sums: int = 1) -> list[Tensor]
 
 
 def in_double(inputs: list[Tensor]) -> list[Tensor]:
-    return [x.detach().to(torch.promote_types(x.dtype, torch.float64)).requires_grad_() for x in inputs]
+    return [
+        x.detach().to(torch.promote_types(x.dtype, torch.float64)).requires_grad_() for x in inputs
+    ]
 
 
 def furthest(results: list[Tensor], truths: list[Tensor], least: float = 1e-30) -> float:

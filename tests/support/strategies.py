@@ -24,9 +24,20 @@ def draw(shape, seed=0, decays=(-2, 1), dtype=torch.float64):
 
     def root_of_decay(*size):
         low, high = decays
-        return 10 ** ((low + (high - low) * torch.rand(size, generator=rng, dtype=torch.float64)) / 2)
+        return 10 ** (
+            (low + (high - low) * torch.rand(size, generator=rng, dtype=torch.float64)) / 2
+        )
 
-    dt = root_of_decay(batch, time, d_inner) * (torch.rand(batch, time, d_inner, generator=rng) > 0.1)
+    dt = root_of_decay(batch, time, d_inner) * (
+        torch.rand(batch, time, d_inner, generator=rng) > 0.1
+    )
     B, C = normal(batch, time, d_state), normal(batch, time, d_state)
-    inputs = normal(batch, time, d_inner), dt, -root_of_decay(d_inner, d_state), B, C, normal(d_inner)
+    inputs = (
+        normal(batch, time, d_inner),
+        dt,
+        -root_of_decay(d_inner, d_state),
+        B,
+        C,
+        normal(d_inner),
+    )
     return [tensor.to(dtype).requires_grad_() for tensor in inputs]

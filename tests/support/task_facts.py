@@ -49,7 +49,9 @@ def assert_recall_facts(task, docs: Documents) -> None:
         assert all(FIRST_SYMBOL <= key < FIRST_SYMBOL + half for key in keys)
         assert all(FIRST_SYMBOL + half <= value < FIRST_SYMBOL + 2 * half for value in values)
         answer_to = (
-            dict(zip(values, keys, strict=True)) if task.query == "value" else dict(zip(keys, values, strict=True))
+            dict(zip(values, keys, strict=True))
+            if task.query == "value"
+            else dict(zip(keys, values, strict=True))
         )
         asked = tokens[divider + 1 :]
         assert len(asked) == len(set(asked)) == task.queries
@@ -124,7 +126,10 @@ def assert_derived(grammar: Grammar, tokens: list[int], parents: list[int]) -> N
     def heads(node: int) -> set[int]:
         """The nonterminals this node can be the head of."""
         symbol = tokens[node] - FIRST_SYMBOL
-        options = [heads(child) if children[child] else tokens[child] - FIRST_SYMBOL for child in children[node]]
+        options = [
+            heads(child) if children[child] else tokens[child] - FIRST_SYMBOL
+            for child in children[node]
+        ]
         return {
             x
             for x in range(grammar.nonterminals)
@@ -142,8 +147,12 @@ def assert_derived(grammar: Grammar, tokens: list[int], parents: list[int]) -> N
     assert heads(root)
     for node in [j for j in range(1, len(tokens) - 2) if children[j]]:
         inside = span(node)
-        assert inside == list(range(inside[0], inside[-1] + 1)), "a subtree is one stretch of the string"
-        assert node == (inside[-1] if grammar.head == "right" else inside[0]), "the head stands on its side"
+        assert inside == list(range(inside[0], inside[-1] + 1)), (
+            "a subtree is one stretch of the string"
+        )
+        assert node == (inside[-1] if grammar.head == "right" else inside[0]), (
+            "the head stands on its side"
+        )
 
 
 def text_of(docs: Documents) -> list[bytes]:

@@ -39,12 +39,16 @@ class Faulty:
 
 class DependsOnTheBlock(Faulty):
     def documents(self, seed, split, start, stop):
-        return replace(self.inner.documents(seed + start, split, 0, stop - start), index=np.arange(start, stop))
+        return replace(
+            self.inner.documents(seed + start, split, 0, stop - start), index=np.arange(start, stop)
+        )
 
 
 class CountsFromNought(Faulty):
     def documents(self, seed, split, start, stop):
-        return replace(self.inner.documents(seed, split, start, stop), index=np.arange(stop - start))
+        return replace(
+            self.inner.documents(seed, split, start, stop), index=np.arange(stop - start)
+        )
 
 
 class TooLong(Faulty):
@@ -74,7 +78,9 @@ class WrongKey(Faulty):
 class NoDivider(Faulty):
     def documents(self, seed, split, start, stop):
         docs = self.inner.documents(seed, split, start, stop)
-        return replace(docs, roles={name: at for name, at in docs.roles.items() if name != "divider"})
+        return replace(
+            docs, roles={name: at for name, at in docs.roles.items() if name != "divider"}
+        )
 
 
 class OneSplit(Faulty):

@@ -35,7 +35,11 @@ def right_answers(task, docs, i):
             places = [j for j in places if j % 2 == (0 if task.query == "value" else 1)]
             found.append(tokens[places[-1] + side] if places else NO_ANSWER)
         else:
-            target = target_of(places[-1], docs.parents[i, : docs.lengths[i]].tolist(), task.query) if places else -1
+            target = (
+                target_of(places[-1], docs.parents[i, : docs.lengths[i]].tolist(), task.query)
+                if places
+                else -1
+            )
             found.append(tokens[target] if target >= 0 else NO_ANSWER)
     return found
 
@@ -55,7 +59,9 @@ def test_answers_are_worked_out_anew_and_survivors_are_not_usable(task, role, ki
     twins = task.corrupt(docs, role, 0, kind)
     after = [right_answers(task, twins.documents, i) for i in range(300)]
     assert twins.documents.answers.tolist() == after
-    survived = np.array([new[0] == old for new, old in zip(after, docs.answer.tolist(), strict=True)])
+    survived = np.array(
+        [new[0] == old for new, old in zip(after, docs.answer.tolist(), strict=True)]
+    )
     assert not (twins.usable & survived).any()
     if kind == "resample":
         unchanged = (twins.documents.tokens == docs.tokens).all(axis=1)

@@ -25,7 +25,13 @@ HASHES = Path(__file__).parent / "document_hashes.json"
 
 def hash_of(text: str, split: str) -> str:
     docs = build_task(text).documents(0, split, 0, 10_000)
-    arrays = [docs.flat, docs.lengths, docs.queries, docs.answers, *(docs.roles[role] for role in sorted(docs.roles))]
+    arrays = [
+        docs.flat,
+        docs.lengths,
+        docs.queries,
+        docs.answers,
+        *(docs.roles[role] for role in sorted(docs.roles)),
+    ]
     arrays += [] if docs.flat_parents is None else [docs.flat_parents]
     return hashlib.sha256(b"".join(array.tobytes() for array in arrays)).hexdigest()
 
@@ -36,16 +42,25 @@ def test_the_first_10000_documents_are_those_of_every_version(preset):
     assert {split: hash_of(preset, split) for split in ("train", "test")} == kept[preset]
 
 
-@pytest.mark.parametrize("text", ["recall:pairs=6,min_pairs=2,vocab=32,held_out=0.3", "atr", "atr_split"])
+@pytest.mark.parametrize(
+    "text", ["recall:pairs=6,min_pairs=2,vocab=32,held_out=0.3", "atr", "atr_split"]
+)
 @given(
-    st.lists(st.tuples(st.integers(0, 90), st.integers(0, 30), st.sampled_from(["train", "dev", "test"])), max_size=8)
+    st.lists(
+        st.tuples(
+            st.integers(0, 90), st.integers(0, 30), st.sampled_from(["train", "dev", "test"])
+        ),
+        max_size=8,
+    )
 )
 @settings(max_examples=15)
 def test_a_block_is_cut_anywhere_and_drawn_in_any_order(text, blocks):
     task = build_task(text)
     whole = {split: task.documents(7, split, 0, 120) for split in ("train", "dev", "test")}
     for start, length, split in blocks:
-        assert equal(task.documents(7, split, start, start + length), whole[split][start : start + length])
+        assert equal(
+            task.documents(7, split, start, start + length), whole[split][start : start + length]
+        )
 
 
 def test_another_process_draws_the_same():
@@ -57,7 +72,10 @@ def test_another_process_draws_the_same():
     )
     outputs = {
         subprocess.run(
-            [sys.executable, "-c", code], env={"PYTHONHASHSEED": seed}, capture_output=True, check=True
+            [sys.executable, "-c", code],
+            env={"PYTHONHASHSEED": seed},
+            capture_output=True,
+            check=True,
         ).stdout
         for seed in ("1", "2")
     }
@@ -74,7 +92,14 @@ def test_the_worlds_randomness_does_not_matter():
 
 
 VARIANTS = {
-    Recall: {"pairs": 8, "min_pairs": 4, "vocab": 64, "queries": 2, "query": "value", "held_out": 0.2},
+    Recall: {
+        "pairs": 8,
+        "min_pairs": 4,
+        "vocab": 64,
+        "queries": 2,
+        "query": "value",
+        "held_out": 0.2,
+    },
     Treecall: {
         "terminals": 30,
         "nonterminals": 30,

@@ -7,7 +7,9 @@ from mecheval.tasks.recall import Recall
 from mecheval.tasks.treecall import Treecall
 
 
-@pytest.fixture(params=[Recall(pairs=6, min_pairs=2, vocab=32), Treecall()], ids=["recall", "treecall"])
+@pytest.fixture(
+    params=[Recall(pairs=6, min_pairs=2, vocab=32), Treecall()], ids=["recall", "treecall"]
+)
 def docs(request):
     return request.param.documents(0, "test", 100, 200)
 

@@ -64,7 +64,9 @@ def test_the_same_setting_gives_the_same_grammar_and_another_seed_another():
 def test_depth_scores_rule_counts_and_body_lengths_are_uniform(grammars):
     depths = Counter(int(depth) for grammar in grammars for depth in grammar.depth)
     rules = Counter(len(bodies) for grammar in grammars for bodies in grammar.bodies)
-    lengths = Counter(len(body) for grammar in grammars for bodies in grammar.bodies for body in bodies)
+    lengths = Counter(
+        len(body) for grammar in grammars for bodies in grammar.bodies for body in bodies
+    )
     for counts, outcomes in ((depths, range(1, 11)), (rules, range(1, 6)), (lengths, range(1, 5))):
         assert sorted(counts) == list(outcomes)
         assert stats.chisquare([counts[outcome] for outcome in outcomes]).pvalue > 1e-3
@@ -74,7 +76,9 @@ def test_depth_scores_rule_counts_and_body_lengths_are_uniform(grammars):
 def test_terminal_weight_is_the_weight_of_all_terminals_together(weight):
     surplus, variance = 0.0, 0.0
     for seed in range(60):
-        grammar = draw_grammar(**{**PAPER, "terminals": 50, "terminal_weight": weight}, grammar_seed=seed)
+        grammar = draw_grammar(
+            **{**PAPER, "terminals": 50, "terminal_weight": weight}, grammar_seed=seed
+        )
         for x, bodies in enumerate(grammar.bodies):
             p = weight / (weight + (grammar.depth > grammar.depth[x]).sum())
             for symbol in [symbol for body in bodies for symbol in body]:
@@ -94,7 +98,12 @@ def test_rule_and_head_distributions_are_uniform_dirichlets(grammars):
     """Of a uniform Dirichlet over m outcomes, the first share has the distribution Beta(1, m − 1)."""
     heads = [grammar.head_probabilities(x)[0] for grammar in grammars for x in range(40)]
     assert stats.kstest(heads, stats.beta(1, 19).cdf).pvalue > 1e-3
-    three = [grammar.rule_probabilities(x)[0] for grammar in grammars for x in range(40) if len(grammar.bodies[x]) == 3]
+    three = [
+        grammar.rule_probabilities(x)[0]
+        for grammar in grammars
+        for x in range(40)
+        if len(grammar.bodies[x]) == 3
+    ]
     assert stats.kstest(three, stats.beta(1, 2).cdf).pvalue > 1e-3
 
 
@@ -111,7 +120,11 @@ def test_the_shortest_and_longest_string_are_known(grammars):
         for body in grammar.bodies[x]:
             totals = {1}
             for symbol in body:
-                step = {1} if symbol < grammar.terminals else sizes(grammar, symbol - grammar.terminals)
+                step = (
+                    {1}
+                    if symbol < grammar.terminals
+                    else sizes(grammar, symbol - grammar.terminals)
+                )
                 totals = {a + b for a in totals for b in step}
             found |= totals
         return found

@@ -60,7 +60,10 @@ def test_held_out_types_are_all_of_test_and_none_of_train_and_dev(query):
         first = FIRST_SYMBOL if query == "key" else FIRST_SYMBOL + 32
         asked = np.take_along_axis(docs.tokens, docs.queries, axis=1) - first
         answers = docs.answers - (2 * FIRST_SYMBOL + 32 - first)
-        held = [(int(q), int(a)) in task.types for q, a in zip(asked.ravel(), answers.ravel(), strict=True)]
+        held = [
+            (int(q), int(a)) in task.types
+            for q, a in zip(asked.ravel(), answers.ravel(), strict=True)
+        ]
         assert np.mean(held) == expected
 
 
@@ -73,7 +76,9 @@ def test_every_pair_is_asked_about_equally_often():
 def test_every_key_and_value_is_drawn_equally_often_at_every_place():
     docs = Recall(pairs=3, vocab=16).documents(0, "train", 0, 100_000)
     for place in range(1, 7):
-        counts = np.bincount(docs.tokens[:, place] - (FIRST_SYMBOL if place % 2 else FIRST_SYMBOL + 8), minlength=8)
+        counts = np.bincount(
+            docs.tokens[:, place] - (FIRST_SYMBOL if place % 2 else FIRST_SYMBOL + 8), minlength=8
+        )
         assert stats.chisquare(counts).pvalue > 1e-4
 
 

@@ -21,7 +21,12 @@ def test_train_and_dev_share_their_types_and_test_has_the_others():
 
 def test_without_held_out_types_every_split_asks_about_all():
     types = HeldOut.draw("a task", 5, 0.0)
-    assert all(types.asks(split, q, a) for split in ("train", "dev", "test") for q in range(5) for a in range(5))
+    assert all(
+        types.asks(split, q, a)
+        for split in ("train", "dev", "test")
+        for q in range(5)
+        for a in range(5)
+    )
 
 
 def test_another_task_holds_out_other_types():

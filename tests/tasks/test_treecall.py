@@ -91,15 +91,24 @@ def expected_strings(grammar):
 @pytest.mark.parametrize("nonterminals", [1, 4])
 @pytest.mark.parametrize("part", ["rules", "heads", "both"])
 def test_starts_rules_and_heads_are_drawn_with_the_weights_of_the_grammar(nonterminals, part):
-    task = Treecall(nonterminals=nonterminals, max_depth=1, max_rules=8, terminals=6, grammar_seed=3)
+    task = Treecall(
+        nonterminals=nonterminals, max_depth=1, max_rules=8, terminals=6, grammar_seed=3
+    )
     chances = expected_strings(task.grammar)
     docs = task.documents(0, "train", 0, 100_000)
     ends = np.cumsum(docs.lengths)
     symbols = (docs.flat - FIRST_SYMBOL).tolist()
     strings = [symbols[end - n + 1 : end - 2] for end, n in zip(ends, docs.lengths, strict=True)]
 
-    view = {"rules": lambda body, head: body, "heads": lambda body, head: head, "both": lambda *pair: pair}[part]
-    observed, expected = Counter(view(tuple(string[:-1]), string[-1]) for string in strings), Counter()
+    view = {
+        "rules": lambda body, head: body,
+        "heads": lambda body, head: head,
+        "both": lambda *pair: pair,
+    }[part]
+    observed, expected = (
+        Counter(view(tuple(string[:-1]), string[-1]) for string in strings),
+        Counter(),
+    )
     for (body, head), chance in chances.items():
         expected[view(body, head)] += chance * 100_000
     assert set(observed) <= set(expected)
@@ -114,7 +123,9 @@ def test_starts_rules_and_heads_are_drawn_with_the_weights_of_the_grammar(nonter
 @pytest.mark.parametrize("query", QUERIES)
 def test_first_the_answer_is_drawn_uniformly_then_who_asks_for_it(query):
     """Over 100,000 documents, for each string that recurs: how often each of its symbols is asked about."""
-    task = Treecall(terminals=8, nonterminals=6, max_depth=3, max_rules=2, grammar_seed=2, query=query)
+    task = Treecall(
+        terminals=8, nonterminals=6, max_depth=3, max_rules=2, grammar_seed=2, query=query
+    )
     docs = task.documents(0, "train", 0, 100_000)
     asked = {}
     for i in range(len(docs)):
@@ -122,7 +133,9 @@ def test_first_the_answer_is_drawn_uniformly_then_who_asks_for_it(query):
         asked.setdefault(string, []).append(i)
     observed, expected = [], []
     for rows in asked.values():
-        weights = question_weights(docs.tokens[rows[0]], docs.parents[rows[0]], int(docs.lengths[rows[0]]), query)
+        weights = question_weights(
+            docs.tokens[rows[0]], docs.parents[rows[0]], int(docs.lengths[rows[0]]), query
+        )
         counts = Counter(docs.roles["key"][rows].tolist())
         assert set(counts) <= set(weights)
         if len(weights) > 1 and len(rows) * min(weights.values()) >= 20:
@@ -130,7 +143,10 @@ def test_first_the_answer_is_drawn_uniformly_then_who_asks_for_it(query):
             expected.append([len(rows) * weight for weight in weights.values()])
     freedom = sum(len(row) - 1 for row in observed)
     assert freedom >= 10
-    statistic = sum(((np.array(o) - e) ** 2 / e).sum() for o, e in zip(observed, map(np.array, expected), strict=True))
+    statistic = sum(
+        ((np.array(o) - e) ** 2 / e).sum()
+        for o, e in zip(observed, map(np.array, expected), strict=True)
+    )
     assert stats.chi2.sf(statistic, freedom) > 1e-3
 
 

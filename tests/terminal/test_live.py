@@ -17,7 +17,9 @@ CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f\x1b]")
 
 @pytest.fixture
 def experiment():
-    return Experiment.of({"task": "recall:pairs=2,vocab=8", "model.architecture": "attention", "train.steps": 200})
+    return Experiment.of(
+        {"task": "recall:pairs=2,vocab=8", "model.architecture": "attention", "train.steps": 200}
+    )
 
 
 @pytest.fixture
@@ -34,12 +36,20 @@ def text_of(out):
 
 def test_a_bar_shows_loss_accuracy_speed_and_time_left(experiment, clock):
     out = StringIO()
-    bar = Bar(Console(force_terminal=True, file=out, width=160, legacy_windows=False, color_system=None))
+    bar = Bar(
+        Console(force_terminal=True, file=out, width=160, legacy_windows=False, color_system=None)
+    )
     bar.start(experiment, 0)
     clock[0] += 5
     bar.log(50, 1.875, ROW)
     shown = text_of(out).splitlines()[-1]
-    for part in ("recall:pairs=2,vocab=8 · attention", "50/200", "loss 1.875", "accuracy 50.0%", "10 steps/s"):
+    for part in (
+        "recall:pairs=2,vocab=8 · attention",
+        "50/200",
+        "loss 1.875",
+        "accuracy 50.0%",
+        "10 steps/s",
+    ):
         assert part in shown
     assert "0:00:15 left" in shown, "150 steps at 10 a second"
     clock[0] += 5
@@ -103,7 +113,9 @@ def test_lines_have_no_control_characters(experiment, clock):
 
 
 @pytest.mark.parametrize(("terminal", "expected"), [(True, Bar), (False, Lines)])
-def test_a_terminal_has_a_bar_and_a_file_has_lines_both_on_stderr(terminal, expected, monkeypatch, capsys, experiment):
+def test_a_terminal_has_a_bar_and_a_file_has_lines_both_on_stderr(
+    terminal, expected, monkeypatch, capsys, experiment
+):
     def console(stderr):
         return Console(force_terminal=terminal, stderr=stderr, width=120)
 

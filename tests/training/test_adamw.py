@@ -11,7 +11,10 @@ from mecheval.training.adamw import AdamW
 
 def drawn(dtype):
     rng = torch.Generator().manual_seed(0)
-    return [torch.randn(size, generator=rng, dtype=dtype).requires_grad_() for size in ((3, 5), (7,), (2, 2))]
+    return [
+        torch.randn(size, generator=rng, dtype=dtype).requires_grad_()
+        for size in ((3, 5), (7,), (2, 2))
+    ]
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

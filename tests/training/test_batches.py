@@ -53,13 +53,17 @@ def test_the_first_orders_are_the_same_for_ever():
 def test_a_bucket_is_drawn_once_for_all_its_batches(monkeypatch):
     found, drawn = batches(TREECALL, documents=0, batch=8, steps=12, bucket=4), []
     pool = Batches._pool
-    monkeypatch.setattr(Batches, "_pool", lambda self, *where: drawn.append(where) or pool(self, *where))
+    monkeypatch.setattr(
+        Batches, "_pool", lambda self, *where: drawn.append(where) or pool(self, *where)
+    )
     assert len(seen(found, range(12))) == 96
     assert drawn == [(0, 0, 4), (0, 4, 8), (0, 8, 12)]
 
 
 @pytest.mark.parametrize("task", [RECALL, TREECALL])
-@pytest.mark.parametrize("options", [{"documents": 40, "batch": 8}, {"documents": 0, "batch": 8, "steps": 20}])
+@pytest.mark.parametrize(
+    "options", [{"documents": 40, "batch": 8}, {"documents": 0, "batch": 8, "steps": 20}]
+)
 @pytest.mark.parametrize("bucket", [1, 3])
 def test_a_batch_is_the_same_asked_alone_or_in_sequence(task, options, bucket):
     options = {**options, "bucket": bucket}
@@ -90,7 +94,10 @@ def test_a_batch_holds_the_documents_of_the_training_set():
 
 
 def test_another_seed_is_another_training():
-    one, other = batches(seed=1, documents=64, batch=8)[0], batches(seed=2, documents=64, batch=8)[0]
+    one, other = (
+        batches(seed=1, documents=64, batch=8)[0],
+        batches(seed=2, documents=64, batch=8)[0],
+    )
     assert not set(texts(one)) & set(texts(other))
 
 
@@ -106,7 +113,9 @@ def test_what_does_not_fill_a_batch_is_left_out_of_its_epoch_only():
     epochs = [seen(found, (2 * epoch, 2 * epoch + 1)) for epoch in range(40)]
     assert found.config.total == 80
     assert all(len(set(index)) == 16 for index in epochs)
-    assert set(np.concatenate(epochs)) == set(range(21)), "it is not always the same ones that are left out"
+    assert set(np.concatenate(epochs)) == set(range(21)), (
+        "it is not always the same ones that are left out"
+    )
 
 
 @pytest.mark.parametrize("task", [RECALL, TREECALL])
@@ -128,12 +137,18 @@ def test_blocks_are_what_the_steps_see(task, options, monkeypatch):
     in_blocks = [text for block in found.blocks(found.config.total) for text in texts(block)]
     in_steps = {text for step in range(found.config.total) for text in texts(found[step])}
     assert set(in_blocks) == in_steps
-    assert len(in_blocks) == len({index for step in range(found.config.total) for index in found[step].index})
+    assert len(in_blocks) == len(
+        {index for step in range(found.config.total) for index in found[step].index}
+    )
 
 
-@pytest.mark.parametrize("options", [{"documents": 640, "epochs": 2}, {"documents": 0, "steps": 160}])
+@pytest.mark.parametrize(
+    "options", [{"documents": 640, "epochs": 2}, {"documents": 0, "steps": 160}]
+)
 def test_bucketed_batches_hold_the_same_documents_with_less_padding(options):
-    plain, bucketed = (batches("treecall:max_len=64", batch=8, bucket=bucket, **options) for bucket in (1, 16))
+    plain, bucketed = (
+        batches("treecall:max_len=64", batch=8, bucket=bucket, **options) for bucket in (1, 16)
+    )
     total = plain.config.total
     for start in range(0, total, 80):
         steps = range(start, start + 80)

@@ -26,7 +26,11 @@ def test_steps_take_the_place_of_epochs():
 
 def test_whole_numbers_become_rates():
     config = TrainConfig(**validate(TrainConfig, {"lr": 1, "warmup": 0, "stop": 1, "steps": 1}))
-    assert [repr(value) for value in (config.lr, config.warmup, config.stop)] == ["1.0", "0.0", "1.0"]
+    assert [repr(value) for value in (config.lr, config.warmup, config.stop)] == [
+        "1.0",
+        "0.0",
+        "1.0",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -34,8 +38,14 @@ def test_whole_numbers_become_rates():
     [
         ({"documents": -1}, "documents=-1 must be an integer from 0 to"),
         ({"documents": 2**24 + 1}, "documents=16777217 must be"),
-        ({"documents": 31}, "documents=31 must be 0 (fresh ones for every step) or at least batch=32"),
-        ({"documents": 100, "batch": 101}, "documents=100 must be 0 (fresh ones for every step) or at least batch=101"),
+        (
+            {"documents": 31},
+            "documents=31 must be 0 (fresh ones for every step) or at least batch=32",
+        ),
+        (
+            {"documents": 100, "batch": 101},
+            "documents=100 must be 0 (fresh ones for every step) or at least batch=101",
+        ),
         ({"documents": 0}, "documents=0 must come with steps"),
         ({"documents": 0, "epochs": 3}, "documents=0 must come with steps"),
         ({"epochs": 3, "steps": 5}, "epochs=3 and steps=5 exclude each other"),
@@ -64,7 +74,9 @@ def test_a_training_that_cannot_be_meant_is_refused(options, line):
     assert found.startswith(line)
 
 
-@pytest.mark.parametrize("options", [{"documents": 0}, {"every": 0}, {"documents": True}, {"every": 1.0}])
+@pytest.mark.parametrize(
+    "options", [{"documents": 0}, {"every": 0}, {"documents": True}, {"every": 1.0}]
+)
 def test_an_evaluation_that_cannot_be_meant_is_refused(options):
     with pytest.raises(InvalidInput, match=next(iter(options))):
         validate(EvalConfig, options)
@@ -72,8 +84,16 @@ def test_an_evaluation_that_cannot_be_meant_is_refused(options):
 
 def test_every_wrong_field_is_reported_at_once():
     with pytest.raises(InvalidInput) as error:
-        validate(TrainConfig, {"documents": 10, "batch": 11, "lr": 0, "schedule": "up", "epochs": 1, "steps": 1})
-    assert [problem.split("=")[0] for problem in error.value.problems] == ["lr", "schedule", "documents", "epochs"]
+        validate(
+            TrainConfig,
+            {"documents": 10, "batch": 11, "lr": 0, "schedule": "up", "epochs": 1, "steps": 1},
+        )
+    assert [problem.split("=")[0] for problem in error.value.problems] == [
+        "lr",
+        "schedule",
+        "documents",
+        "epochs",
+    ]
 
 
 def test_a_training_made_in_python_is_checked_too():

@@ -26,7 +26,8 @@ def test_the_rate_goes_up_to_the_top_and_never_up_again(schedule, warmup, steps)
 
 
 @pytest.mark.parametrize(
-    ("schedule", "low", "high"), [("cosine", 3e-6, 4e-6), ("linear", 1e-3, 1.2e-3), ("constant", 1.0, 1.0)]
+    ("schedule", "low", "high"),
+    [("cosine", 3e-6, 4e-6), ("linear", 1e-3, 1.2e-3), ("constant", 1.0, 1.0)],
 )
 def test_the_rate_ends_near_0_unless_it_is_constant(schedule, low, high):
     found = rates(schedule=schedule, warmup=0.1, steps=1000, lr=1.0)
@@ -59,4 +60,6 @@ def test_without_warmup_the_first_step_is_the_fastest():
 
 def test_with_nothing_but_warmup_the_last_step_is_the_fastest():
     for schedule in SCHEDULES:
-        np.testing.assert_allclose(rates(schedule=schedule, steps=4, warmup=1.0, lr=1.0), [0.25, 0.5, 0.75, 1.0])
+        np.testing.assert_allclose(
+            rates(schedule=schedule, steps=4, warmup=1.0, lr=1.0), [0.25, 0.5, 0.75, 1.0]
+        )

@@ -40,7 +40,10 @@ def rate_by_hand(step, steps, top, schedule, warmup):
     if step < rising:
         return top * (step + 1) / rising
     angle = np.pi * (step - rising) / (steps - rising)
-    return top * {"cosine": np.cos(angle / 2) ** 2, "linear": 1 - angle / np.pi, "constant": 1.0}[schedule]
+    return (
+        top
+        * {"cosine": np.cos(angle / 2) ** 2, "linear": 1 - angle / np.pi, "constant": 1.0}[schedule]
+    )
 
 
 def loss_by_hand(logits, docs):
@@ -77,11 +80,15 @@ class AdamByHand:
 
 def train_by_hand(model, batches, steps, **schedule):
     """Only the derivative of all logits with respect to the weights is torch's."""
-    adam = AdamByHand({name: weight.detach().numpy().copy() for name, weight in model.named_parameters()})
+    adam = AdamByHand(
+        {name: weight.detach().numpy().copy() for name, weight in model.named_parameters()}
+    )
     lines = []
     for step in range(steps):
         docs = batches[step]
-        weights = {name: torch.tensor(weight, requires_grad=True) for name, weight in adam.weights.items()}
+        weights = {
+            name: torch.tensor(weight, requires_grad=True) for name, weight in adam.weights.items()
+        }
         logits = functional_call(model, weights, torch.from_numpy(docs.tokens).long())
         loss, upstream = loss_by_hand(logits.detach().numpy(), docs)
         found = torch.autograd.grad(logits, list(weights.values()), torch.from_numpy(upstream))
@@ -115,7 +122,9 @@ def test_a_trainer_in_numpy_gives_the_same_weights_after_100_steps(task, archite
     expected, lines = train_by_hand(model, batches, 100, **schedule)
     rows = list(train(Training.start(model, config), config, batches, nothing, every=1))
     for name, weight in model.named_parameters():
-        np.testing.assert_allclose(weight.detach().numpy(), expected[name], rtol=0, atol=1e-9, err_msg=name)
+        np.testing.assert_allclose(
+            weight.detach().numpy(), expected[name], rtol=0, atol=1e-9, err_msg=name
+        )
     columns = ("train_loss", "gradient_norm", "learning_rate")
     found = np.array([[row[column] for column in columns] for row in rows])
     np.testing.assert_allclose(found, lines, rtol=1e-9, atol=1e-12)
@@ -128,11 +137,15 @@ def test_only_queries_are_asked():
     docs = tasks.build(TREECALL).documents(0, "train", 0, 16)
     batch = Batch.of(docs)
     logits = model(batch.tokens).detach().numpy()
-    assert query_loss(model, batch).item() == pytest.approx(loss_by_hand(logits, docs)[0], abs=1e-12)
+    assert query_loss(model, batch).item() == pytest.approx(
+        loss_by_hand(logits, docs)[0], abs=1e-12
+    )
     padding = torch.arange(batch.tokens.shape[1]) > batch.at
     assert padding.any()
     other = Batch(torch.where(padding, 5, batch.tokens), batch.at, batch.answers)
-    assert query_loss(model, other).item() == pytest.approx(query_loss(model, batch).item(), abs=1e-12)
+    assert query_loss(model, other).item() == pytest.approx(
+        query_loss(model, batch).item(), abs=1e-12
+    )
 
 
 SHORT = TrainConfig(documents=40, batch=8, steps=12, lr=0.01)
@@ -143,7 +156,9 @@ def trained(task, architecture, config=SHORT, every=5):
     training = Training.start(language_model(task, architecture, layers=2), config)
     dev = tasks.build(task).documents(0, "dev", 0, 16)
     batches = Batches(tasks.build(task), 0, config)
-    return training, train(training, config, batches, lambda model: behaviour(model, dev).means(), every)
+    return training, train(
+        training, config, batches, lambda model: behaviour(model, dev).means(), every
+    )
 
 
 def kept(training):
@@ -153,7 +168,8 @@ def kept(training):
 
 
 @pytest.mark.parametrize(
-    ("task", "architecture"), [(RECALL, "attention"), (MQAR, "based"), (TREECALL, "mamba:d_state=2")]
+    ("task", "architecture"),
+    [(RECALL, "attention"), (MQAR, "based"), (TREECALL, "mamba:d_state=2")],
 )
 def test_coming_back_at_any_step_changes_no_bit(task, architecture):
     whole, steps = trained(task, architecture)
@@ -186,7 +202,9 @@ def test_a_checkpoint_has_every_weight_and_both_moments_of_it():
     training, steps = trained(RECALL, "attention")
     next(steps)
     names = {name for name, _ in training.model.named_parameters()}
-    kinds = {f"optimiser.{kind}.{name}" for kind in ("step", "exp_avg", "exp_avg_sq") for name in names}
+    kinds = {
+        f"optimiser.{kind}.{name}" for kind in ("step", "exp_avg", "exp_avg_sq") for name in names
+    }
     assert training.tensors().keys() == {f"model.{name}" for name in names} | kinds
 
 
@@ -194,19 +212,40 @@ def test_the_curve_has_a_line_at_every_evaluation_and_at_the_end():
     training, steps = trained(RECALL, "attention", every=4)
     losses = []
     rows = [losses.append(training.loss) or row for row in steps]
-    assert [row["step"] if row else None for row in rows] == [None, None, None, 4, *[None] * 3, 8, *[None] * 3, 12]
+    assert [row["step"] if row else None for row in rows] == [
+        None,
+        None,
+        None,
+        4,
+        *[None] * 3,
+        8,
+        *[None] * 3,
+        12,
+    ]
     assert training.curve == [row for row in rows if row]
-    columns = ["step", "loss", "accuracy", "likelihood", "train_loss", "gradient_norm", "learning_rate"]
+    columns = [
+        "step",
+        "loss",
+        "accuracy",
+        "likelihood",
+        "train_loss",
+        "gradient_norm",
+        "learning_rate",
+    ]
     for number, row in enumerate(training.curve):
         assert list(row) == columns
-        assert row["train_loss"] == pytest.approx(np.mean(losses[4 * number : 4 * number + 4]), rel=1e-12)
+        assert row["train_loss"] == pytest.approx(
+            np.mean(losses[4 * number : 4 * number + 4]), rel=1e-12
+        )
 
 
 def test_the_gradient_norm_is_over_all_weights():
     model = language_model(RECALL)
     for number, weight in enumerate(model.parameters()):
         weight.grad = torch.full_like(weight, 0.1 * number)
-    squares = sum((0.1 * number) ** 2 * weight.numel() for number, weight in enumerate(model.parameters()))
+    squares = sum(
+        (0.1 * number) ** 2 * weight.numel() for number, weight in enumerate(model.parameters())
+    )
     assert gradient_norm(model.parameters()) == pytest.approx(math.sqrt(squares), rel=1e-6)
 
 
@@ -215,12 +254,16 @@ def with_scores(scores, config, every=2):
     given = iter(scores)
     training = Training.start(language_model(RECALL), config)
     batches = Batches(tasks.build(RECALL), 0, config)
-    return training, train(training, config, batches, lambda model: nothing(model) | next(given), every)
+    return training, train(
+        training, config, batches, lambda model: nothing(model) | next(given), every
+    )
 
 
 def test_a_training_ends_when_dev_is_solved():
     config = TrainConfig(documents=40, batch=8, steps=12, stop=0.9)
-    training, steps = with_scores([{"accuracy": 0.5}, {"accuracy": 0.89}, {"accuracy": 0.9}], config)
+    training, steps = with_scores(
+        [{"accuracy": 0.5}, {"accuracy": 0.89}, {"accuracy": 0.9}], config
+    )
     assert len(list(steps)) == 6
     assert training.step == 6
     assert [row["accuracy"] for row in training.curve] == [0.5, 0.89, 0.9]
@@ -286,7 +329,9 @@ def test_a_finite_loss_with_a_broken_gradient_is_divergence(own_names):
     mixers.add("root", Root)
     training, steps = trained(RECALL, "root")
     assert divergence(steps) == (0, "gradient_norm is nan")
-    assert query_loss(training.model, Batch.of(tasks.build(RECALL).documents(0, "train", 0, 8))).isfinite()
+    assert query_loss(
+        training.model, Batch.of(tasks.build(RECALL).documents(0, "train", 0, 8))
+    ).isfinite()
 
 
 @pytest.mark.parametrize("loss", [math.nan, math.inf])
@@ -309,5 +354,7 @@ def test_a_finite_but_useless_model_is_no_divergence():
 def test_finite_gradients_whose_squares_overflow_are_no_divergence():
     config = TrainConfig(documents=40, batch=8, steps=12, lr=1e4, schedule="constant", warmup=0.0)
     task = tasks.build("recall:pairs=3,vocab=12")
-    model = LanguageModel(ModelConfig(architecture="attention", d_model=6, max_len=32), task.vocab_size, 0)
+    model = LanguageModel(
+        ModelConfig(architecture="attention", d_model=6, max_len=32), task.vocab_size, 0
+    )
     list(train(Training.start(model, config), config, Batches(task, 0, config), nothing, 5))

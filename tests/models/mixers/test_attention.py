@@ -34,7 +34,9 @@ def reference(w, x, heads=1):
         read = np.empty(d_model)
         for h in range(heads):
             rows = np.arange(h * d_head, (h + 1) * d_head)
-            q, k, v = (w["qkv_proj.weight"][part * d_model + rows] @ x[b, : t + 1].T for part in range(3))
+            q, k, v = (
+                w["qkv_proj.weight"][part * d_model + rows] @ x[b, : t + 1].T for part in range(3)
+            )
             weight = np.exp(q[:, t] @ k / math.sqrt(d_head))
             scores[b, h, t, : t + 1] = weight / weight.sum()
             read[rows] = v @ scores[b, h, t, : t + 1]
@@ -52,7 +54,11 @@ def test_the_output_is_the_equation():
 def attention_ref(q, k, v):
     """Compute a recurrence over the sources that rescales the softmax for each new one."""
     d_head, time = q.shape[-1], q.shape[1]
-    highest, total, read = torch.full_like(q[..., :1], -torch.inf), torch.zeros_like(q[..., :1]), torch.zeros_like(v)
+    highest, total, read = (
+        torch.full_like(q[..., :1], -torch.inf),
+        torch.zeros_like(q[..., :1]),
+        torch.zeros_like(v),
+    )
     for s in range(time):
         logit = (q[:, s:] * k[:, s, None]).sum(dim=-1, keepdim=True) / d_head**0.5
         top = torch.maximum(highest[:, s:], logit)

@@ -30,7 +30,9 @@ CASES = at_every_shape(
 
 
 def reference(w, x, kernel):
-    short = None if kernel == "long" else w["conv.weight"][:, 0, ::-1].T  # the last tap is on the present token
+    short = (
+        None if kernel == "long" else w["conv.weight"][:, 0, ::-1].T
+    )  # the last tap is on the present token
     taps = np.array([long_tap(w, i) for i in range(x.shape[1])]) if short is None else short
     y = np.empty_like(x)
     for b, z in enumerate(x):
@@ -50,7 +52,9 @@ def long_tap(w, i):
 def test_the_output_is_the_gated_sum():
     for case in CASES:
         mixer, x = case.draw(BaseConv)
-        assert_agreement(case, mixer, x, reference(numbers(mixer), x.double().numpy(), **case.options))
+        assert_agreement(
+            case, mixer, x, reference(numbers(mixer), x.double().numpy(), **case.options)
+        )
 
 
 def test_it_equals_the_mixer_built_from_plain_ops():

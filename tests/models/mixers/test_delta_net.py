@@ -79,7 +79,9 @@ def test_it_equals_the_mixer_built_from_plain_ops():
 
 
 def test_some_cases_replace_the_whole_old_value_and_some_nothing():
-    assert {CHUNK - 1, CHUNK, CHUNK + 1, 2 * CHUNK - 1, 2 * CHUNK, 2 * CHUNK + 1} < {case.time for case in CASES}
+    assert {CHUNK - 1, CHUNK, CHUNK + 1, 2 * CHUNK - 1, 2 * CHUNK, 2 * CHUNK + 1} < {
+        case.time for case in CASES
+    }
     beta = torch.cat([rates.flatten() for rates in recorded("beta", DeltaNet, CASES)])
     assert float(beta.min()) < 1e-30
     assert float(beta.max()) == 1
@@ -90,18 +92,28 @@ def test_the_output_is_the_recurrence_in_heads_of_one_channel():
     for case in at_every_shape((1, {}), (8, {"heads": 8, "d_conv": 3})):
         mixer, x = case.draw(DeltaNet)
         y, states = reference(numbers(mixer), x.double().numpy(), **case.options)
-        assert_agreement(case, mixer, x, y, {torch.float64: 1e-10, torch.float32: 1e-4}, state=states)
+        assert_agreement(
+            case, mixer, x, y, {torch.float64: 1e-10, torch.float32: 1e-4}, state=states
+        )
 
 
 @pytest.mark.parametrize("heads", [1, 2])
 def test_the_memory_agrees_with_flas_naive_rule(heads, monkeypatch):
     naive = pytest.importorskip(
-        "fla.ops.delta_rule.naive", reason="needs flash-linear-attention and triton", exc_type=ImportError
+        "fla.ops.delta_rule.naive",
+        reason="needs flash-linear-attention and triton",
+        exc_type=ImportError,
     )
     monkeypatch.setattr(torch.Tensor, "float", torch.Tensor.double)  # it would compute in float32
     mixer, x = Case(2, 67, 8, {"heads": heads}).draw(DeltaNet)
-    with record(mixer.double(), ["q_conv_out", "k_conv_out", "v_conv_out", "beta", "head_out"]) as seen:
+    with record(
+        mixer.double(), ["q_conv_out", "k_conv_out", "v_conv_out", "beta", "head_out"]
+    ) as seen:
         mixer(x.double())
-    q, k, v = (seen[f"{which}_conv_out"].unflatten(-1, (heads, -1)).transpose(1, 2) for which in "qkv")
-    o, _ = naive.delta_rule_recurrence(l2_normalise(q), l2_normalise(k), v, seen["beta"].transpose(1, 2))
+    q, k, v = (
+        seen[f"{which}_conv_out"].unflatten(-1, (heads, -1)).transpose(1, 2) for which in "qkv"
+    )
+    o, _ = naive.delta_rule_recurrence(
+        l2_normalise(q), l2_normalise(k), v, seen["beta"].transpose(1, 2)
+    )
     assert relative_error(seen["head_out"], o.transpose(1, 2)) <= 1e-10

@@ -30,15 +30,24 @@ def reference(w, x, head_dim=2):
         window = np.zeros_like(w["shift.B"])
         state = np.zeros((head_dim, head_dim, *A.shape), complex)
         for t in range(x.shape[1]):
-            q, k, v = (w[f"{name}_proj.weight"] @ x[b, t] + w[f"{name}_proj.bias"] for name in "qkv")
-            window = np.concatenate([np.zeros((d_model, 1)), window[:, :-1]], axis=1) + w["shift.B"] * k[:, None]
+            q, k, v = (
+                w[f"{name}_proj.weight"] @ x[b, t] + w[f"{name}_proj.bias"] for name in "qkv"
+            )
+            window = (
+                np.concatenate([np.zeros((d_model, 1)), window[:, :-1]], axis=1)
+                + w["shift.B"] * k[:, None]
+            )
             k = (w["shift.C"] * window).sum(axis=1) + w["D_k"] * k
-            out = np.zeros((head_dim, heads))  # the published order of the output: value channel, then head
+            out = np.zeros(
+                (head_dim, heads)
+            )  # the published order of the output: value channel, then head
             for i, j in np.ndindex(head_dim, head_dim):
                 # channel i of head h is h·head_dim + i
                 kv = k[i::head_dim] * v[j::head_dim]
                 # bilinear: (s' − s) / dt = A (s' + s) / 2 + B u
-                state[i, j] = ((1 + dt * A / 2) * state[i, j] + dt * B * kv[:, None]) / (1 - dt * A / 2)
+                state[i, j] = ((1 + dt * A / 2) * state[i, j] + dt * B * kv[:, None]) / (
+                    1 - dt * A / 2
+                )
                 read = 2 * (C * state[i, j]).sum(axis=1).real + w["D"] * kv
                 out[j] += q[i::head_dim] * read
             y[b, t] = w["output_linear.weight"] @ out.ravel() + w["output_linear.bias"]
@@ -53,7 +62,11 @@ def test_the_output_is_the_recurrence_of_both_state_space_models():
 
 
 def test_it_equals_the_mixer_built_from_plain_ops():
-    twins = {"long_conv": long_conv_ref, "shift_filter": shift_filter_ref, "diagonal_filter": diagonal_filter_ref}
+    twins = {
+        "long_conv": long_conv_ref,
+        "shift_filter": shift_filter_ref,
+        "diagonal_filter": diagonal_filter_ref,
+    }
     assert_built_from({f"mixers.h3.{name}": twin for name, twin in twins.items()}, H3, CASES)
 
 

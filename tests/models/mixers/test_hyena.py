@@ -46,7 +46,10 @@ def reference(w, x, decay):
 def long_tap(w, i, decay):
     h = w["filter.features"][i]
     for layer in range(3):
-        h = np.sin(w["filter.frequency"] * (w[f"filter.layers.{layer}.weight"] @ h + w[f"filter.layers.{layer}.bias"]))
+        h = np.sin(
+            w["filter.frequency"]
+            * (w[f"filter.layers.{layer}.weight"] @ h + w[f"filter.layers.{layer}.bias"])
+        )
     t = np.float64(np.float32(i / (MAX_LEN - 1)))  # kept as float32, as published
     return (w["filter.out.weight"] @ h) * np.exp(-t * decay)
 

@@ -45,7 +45,9 @@ def reference(w, x, feature_dim=8, heads=1):
             for h in range(heads):
                 features = slice(h * feature_dim, (h + 1) * feature_dim)
                 values = slice(h * d_head, (h + 1) * d_head)
-                q, k = (taylor(w[f"{name}.weight"][features] @ x[b, t]) for name in ("q_proj", "k_proj"))
+                q, k = (
+                    taylor(w[f"{name}.weight"][features] @ x[b, t]) for name in ("q_proj", "k_proj")
+                )
                 memory[h] = memory[h] + np.outer(k, w["v_proj.weight"][values] @ x[b, t])
                 norm[h] = norm[h] + k
                 keys[h].append(k)
@@ -70,7 +72,9 @@ def mixing_weights_ref(q, k):
 
 
 def test_it_equals_the_mixer_built_from_plain_ops():
-    assert_built_from({"mixers.linear_attention.mixing_weights": mixing_weights_ref}, LinearAttention, CASES)
+    assert_built_from(
+        {"mixers.linear_attention.mixing_weights": mixing_weights_ref}, LinearAttention, CASES
+    )
 
 
 def test_some_cases_have_tiny_queries_and_some_huge_ones():

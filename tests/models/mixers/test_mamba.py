@@ -48,7 +48,11 @@ def reference(w, x):
         h = np.zeros((d_inner, d_state))
         for t, u in enumerate(silu(stream)):
             selected = w["x_proj.weight"] @ u
-            low, B, C = selected[:dt_rank], selected[dt_rank : dt_rank + d_state], selected[dt_rank + d_state :]
+            low, B, C = (
+                selected[:dt_rank],
+                selected[dt_rank : dt_rank + d_state],
+                selected[dt_rank + d_state :],
+            )
             dt = np.logaddexp(0, w["dt_proj.weight"] @ low + w["dt_proj.bias"])
             h = np.exp(-dt[:, None] * np.exp(w["A_log"])) * h + np.outer(dt * u, B)
             states[b, t] = h
@@ -64,7 +68,10 @@ def test_the_output_is_the_recurrence():
 
 
 def test_it_equals_the_mixer_built_from_plain_ops():
-    twins = {"layers.short_conv_silu": short_conv_silu_ref, "mixers.mamba.selective_scan": selective_scan_ref}
+    twins = {
+        "layers.short_conv_silu": short_conv_silu_ref,
+        "mixers.mamba.selective_scan": selective_scan_ref,
+    }
     assert_built_from(twins, Mamba, CASES + WITHOUT_CONVOLUTION)
 
 
@@ -83,7 +90,9 @@ def test_the_same_weights_give_the_same_output_in(package):
         peer = build(case.d_model, **case.options)
         peer.load_state_dict({there: mixer.get_parameter(here) for here, there in names.items()})
         with pytest.MonkeyPatch.context() as patch, torch.no_grad():
-            patch.setattr(torch.Tensor, "float", torch.Tensor.double)  # both would compute in float32
+            patch.setattr(
+                torch.Tensor, "float", torch.Tensor.double
+            )  # both would compute in float32
             truth = peer.double().eval()(x.double())
         assert_agreement(case, mixer, x, truth.numpy())
 
@@ -92,18 +101,24 @@ def in_transformers(d_model, d_state=16, expand=2, d_conv=4, backend=None):
     reason = "transformers is not installed: pip install mecheval[oracles]"
     modeling = pytest.importorskip("transformers.models.mamba.modeling_mamba", reason=reason)
     sizes = {"hidden_size": d_model, "state_size": d_state, "expand": expand, "conv_kernel": d_conv}
-    return modeling.MambaMixer(modeling.MambaConfig(**sizes, num_hidden_layers=1, use_mambapy=False), layer_idx=0)
+    return modeling.MambaMixer(
+        modeling.MambaConfig(**sizes, num_hidden_layers=1, use_mambapy=False), layer_idx=0
+    )
 
 
 def in_mambapy(d_model, d_state=16, expand=2, d_conv=4, backend=None):
-    mambapy = pytest.importorskip("mambapy.mamba", reason="mambapy is not installed: pip install mecheval[oracles]")
+    mambapy = pytest.importorskip(
+        "mambapy.mamba", reason="mambapy is not installed: pip install mecheval[oracles]"
+    )
     sizes = {"d_model": d_model, "d_state": d_state, "expand_factor": expand, "d_conv": d_conv}
     return mambapy.MambaBlock(mambapy.MambaConfig(**sizes, n_layers=1))
 
 
 def test_the_scan_agrees_with_mamba_ssms_reference(monkeypatch):
     reason = "needs mamba-ssm and triton"
-    peer = pytest.importorskip("mamba_ssm.ops.selective_scan_interface", reason=reason, exc_type=ImportError)
+    peer = pytest.importorskip(
+        "mamba_ssm.ops.selective_scan_interface", reason=reason, exc_type=ImportError
+    )
     monkeypatch.setattr(torch.Tensor, "float", torch.Tensor.double)  # it would compute in float32
     mixer, x = Case(2, 33, 17, {}).draw(Mamba)
     with record(mixer.double(), ["conv_out", "dt", "ssm_out"]) as seen, torch.no_grad():

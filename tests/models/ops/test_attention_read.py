@@ -8,7 +8,11 @@ from support.numpy_reference import largest_error
 from torch.autograd import gradcheck
 
 from mecheval.models.ops import gather_reads
-from mecheval.models.ops.causal_attention import attention_read, attention_read_ref, causal_attention_ref
+from mecheval.models.ops.causal_attention import (
+    attention_read,
+    attention_read_ref,
+    causal_attention_ref,
+)
 
 SHAPES = [(1, 1, 1, 1, 1), (2, 9, 1, 5, 1), (3, 7, 2, 4, 2), (2, 5, 5, 6, 3), (32, 67, 1, 64, 1)]
 
@@ -18,7 +22,9 @@ def draw_inputs(shape, dtype=torch.float64, scale=1.0):
     batch, time, reads, channels, _ = shape
     rng = torch.Generator().manual_seed(sum(shape))
     sizes = (batch, time, channels), (3 * channels, channels)
-    inputs = [(scale * torch.randn(size, generator=rng, dtype=dtype)).requires_grad_() for size in sizes]
+    inputs = [
+        (scale * torch.randn(size, generator=rng, dtype=dtype)).requires_grad_() for size in sizes
+    ]
     return inputs, torch.randint(time, (batch, reads), generator=rng)
 
 
@@ -27,7 +33,9 @@ def draw_inputs(shape, dtype=torch.float64, scale=1.0):
 def test_it_equals_full_attention_at_the_read_positions(shape, scale):
     for dtype, error in ((torch.float64, 1e-10), (torch.float32, 1e-3)):
         inputs, at = draw_inputs(shape, dtype, scale)
-        forms = (partial(form, at=at, heads=shape[-1]) for form in (attention_read, attention_read_ref))
+        forms = (
+            partial(form, at=at, heads=shape[-1]) for form in (attention_read, attention_read_ref)
+        )
         assert largest_error(*forms, inputs, least=1e-2) < error
 
 
@@ -60,7 +68,8 @@ def test_later_tokens_have_no_effect_and_no_gradient():
 def test_a_token_read_twice_has_twice_the_gradient():
     (x, weight), _ = draw_inputs((1, 5, 1, 4, 1))
     once, twice = (
-        torch.autograd.grad(attention_read(x, weight, torch.tensor([at]), 1).sum(), x)[0] for at in ([3], [3, 3])
+        torch.autograd.grad(attention_read(x, weight, torch.tensor([at]), 1).sum(), x)[0]
+        for at in ([3], [3, 3])
     )
     torch.testing.assert_close(twice, 2 * once)
 
@@ -68,7 +77,9 @@ def test_a_token_read_twice_has_twice_the_gradient():
 def test_any_layout_precision_and_an_empty_batch_are_accepted():
     (x, weight), at = draw_inputs((3, 7, 2, 4, 2))
     strided = x.transpose(0, 1).contiguous().transpose(0, 1)
-    torch.testing.assert_close(attention_read(strided, weight, at, 2), attention_read_ref(x, weight, at, 2))
+    torch.testing.assert_close(
+        attention_read(strided, weight, at, 2), attention_read_ref(x, weight, at, 2)
+    )
     short = x.bfloat16(), weight.bfloat16()
     assert torch.equal(attention_read(*short, at, 2), attention_read_ref(*short, at, 2))
     assert attention_read(x[:0], weight, at[:0], 2).shape == (0, 2, 4)

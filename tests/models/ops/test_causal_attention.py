@@ -7,22 +7,34 @@ import torch
 from support.numpy_reference import largest_error
 from torch.autograd import gradcheck
 
-from mecheval.models.ops.causal_attention import SHORT, causal_attention, causal_attention_ref, flash_attention
+from mecheval.models.ops.causal_attention import (
+    SHORT,
+    causal_attention,
+    causal_attention_ref,
+    flash_attention,
+)
 
 SHAPES = [(1, 1, 1, 1), (2, 2, 1, 3), (3, 9, 2, 5), (2, 1, 3, 4), (5, 67, 1, 64), (1, SHORT, 4, 16)]
 
 
 def draw_inputs(shape, dtype=torch.float64, scale=1.0):
     rng = torch.Generator().manual_seed(sum(shape))
-    return [(scale * torch.randn(shape, generator=rng, dtype=dtype)).requires_grad_() for _ in range(3)]
+    return [
+        (scale * torch.randn(shape, generator=rng, dtype=dtype)).requires_grad_() for _ in range(3)
+    ]
 
 
 @pytest.mark.parametrize("scale", [1e-3, 1.0, 10.0])
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_it_is_its_equation_in_values_and_gradients(shape, scale):
-    assert largest_error(causal_attention, causal_attention_ref, draw_inputs(shape, scale=scale)) < 1e-10
+    assert (
+        largest_error(causal_attention, causal_attention_ref, draw_inputs(shape, scale=scale))
+        < 1e-10
+    )
     single = draw_inputs(shape, torch.float32, scale)
-    assert largest_error(causal_attention, causal_attention_ref, single, least=1e-3) < 1e-4 * max(1, scale)
+    assert largest_error(causal_attention, causal_attention_ref, single, least=1e-3) < 1e-4 * max(
+        1, scale
+    )
 
 
 def test_gradients_are_those_of_finite_differences():
@@ -51,7 +63,9 @@ def test_later_tokens_have_no_effect():
 def test_large_and_non_finite_inputs_agree_with_torch(value):
     q, k, v = (x.detach() for x in draw_inputs((1, 4, 1, 2), torch.float32))
     k[0, 1] = value
-    torch.testing.assert_close(causal_attention(q, k, v), causal_attention_ref(q, k, v), equal_nan=True)
+    torch.testing.assert_close(
+        causal_attention(q, k, v), causal_attention_ref(q, k, v), equal_nan=True
+    )
 
 
 def test_any_layout_precision_and_an_empty_batch_are_accepted():

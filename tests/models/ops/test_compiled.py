@@ -36,7 +36,9 @@ def test_a_kernel_that_fails_leaves_denormals_as_it_found_them(flushed):
 
 def test_a_second_derivative_is_an_error():
     x = torch.randn(2, 3, generator=torch.Generator().manual_seed(0), requires_grad=True)
-    (slope,) = torch.autograd.grad(rms_norm(x, torch.ones(3), 1e-5).square().sum(), x, create_graph=True)
+    (slope,) = torch.autograd.grad(
+        rms_norm(x, torch.ones(3), 1e-5).square().sum(), x, create_graph=True
+    )
     with pytest.raises(RuntimeError, match="once_differentiable"):
         slope.sum().backward()
 
@@ -48,7 +50,9 @@ def test_a_decaying_state_ends_in_zero_and_not_in_denormals(flushed, dtype):
     x[0, 0] = 1
     ones = torch.ones_like(x)
     A = -torch.ones(1, 1, dtype=dtype)
-    y = selective_scan(x, ones, A, ones, ones, torch.zeros(1, dtype=dtype), backend="numba").flatten()
+    y = selective_scan(
+        x, ones, A, ones, ones, torch.zeros(1, dtype=dtype), backend="numba"
+    ).flatten()
     assert (y[:80] > 0).all()
     assert y[-1] == 0
     torch.set_flush_denormal(False)

@@ -64,7 +64,9 @@ def test_logits_of_minus_infinity_are_ignored():
 
 def test_any_layout_and_precision_is_accepted():
     logits, answers = draw_inputs(6, 5)
-    torch.testing.assert_close(cross_entropy(logits.contiguous(), answers), cross_entropy_ref(logits, answers))
+    torch.testing.assert_close(
+        cross_entropy(logits.contiguous(), answers), cross_entropy_ref(logits, answers)
+    )
     short = logits.detach().bfloat16()
     assert torch.equal(cross_entropy(short, answers), cross_entropy_ref(short, answers))
 

@@ -15,10 +15,21 @@ from torch.autograd import gradcheck, gradgradcheck
 
 from mecheval.core.errors import InvalidInput
 from mecheval.models.ops import delta_rule as module
-from mecheval.models.ops.delta_rule import CHUNK, delta_read, delta_rule, delta_rule_ref, delta_states, read_states
+from mecheval.models.ops.delta_rule import (
+    CHUNK,
+    delta_read,
+    delta_rule,
+    delta_rule_ref,
+    delta_states,
+    read_states,
+)
 
 SHAPES = list(product([1, 3], [*range(1, 14), 16, 17], [1, 2], [1, 4], [1, 3]))
-AROUND_CHUNKS = [1, *(n * CHUNK + d for n in (1, 2, 3) for d in (-1, 0, 1)), *(CHUNK * 3 // 2 + d for d in (-1, 0, 1))]
+AROUND_CHUNKS = [
+    1,
+    *(n * CHUNK + d for n in (1, 2, 3) for d in (-1, 0, 1)),
+    *(CHUNK * 3 // 2 + d for d in (-1, 0, 1)),
+]
 
 
 def draw_inputs(batch, time, heads, d_key, d_value, dtype=torch.float64):
@@ -34,14 +45,19 @@ def draw_inputs(batch, time, heads, d_key, d_value, dtype=torch.float64):
 def test_chunks_of_four_have_the_values_and_gradients_of_the_recurrence(shape, monkeypatch):
     monkeypatch.setattr(module, "CHUNK", 4)
     assert largest_error(delta_rule, delta_rule_ref, draw_inputs(*shape)) < 1e-10
-    assert largest_error(delta_rule, delta_rule_ref, draw_inputs(*shape, dtype=torch.float32)) < 1e-5
+    assert (
+        largest_error(delta_rule, delta_rule_ref, draw_inputs(*shape, dtype=torch.float32)) < 1e-5
+    )
 
 
 @pytest.mark.parametrize("time", AROUND_CHUNKS)
 def test_lengths_around_the_chunk_have_the_values_and_gradients_of_the_recurrence(time):
     for shape in ((2, time, 1, 8, 8), (1, time, 2, 5, 3)):
         assert largest_error(delta_rule, delta_rule_ref, draw_inputs(*shape)) < 1e-10
-        assert largest_error(delta_rule, delta_rule_ref, draw_inputs(*shape, dtype=torch.float32)) < 1e-5
+        assert (
+            largest_error(delta_rule, delta_rule_ref, draw_inputs(*shape, dtype=torch.float32))
+            < 1e-5
+        )
 
 
 @pytest.mark.parametrize("reads", [1, 4])
@@ -69,7 +85,12 @@ def test_extreme_rates_and_repeated_keys_agree_as_well(beta, repeated, time):
         period = {"all keys": 1, "every third key": 3, "no key": time}[repeated]
         k = k[:, torch.arange(time) % period]
         rates = rates if beta is None else torch.full_like(rates, beta)
-        assert largest_error(delta_rule, delta_rule_ref, [x.requires_grad_() for x in (q, k, v, rates)]) < most
+        assert (
+            largest_error(
+                delta_rule, delta_rule_ref, [x.requires_grad_() for x in (q, k, v, rates)]
+            )
+            < most
+        )
 
 
 @pytest.mark.parametrize("time", [1, 3, 6])
@@ -96,15 +117,21 @@ def test_reading_the_written_states_is_the_delta_rule():
     q, k, v, beta = draw_inputs(2, 2 * CHUNK + 3, 2, 4, 3)
     states = delta_states(k, v, beta)
     assert states.shape == (2, 2 * CHUNK + 3, 2, 4, 3)
-    torch.testing.assert_close(read_states(q, states), delta_rule(q, k, v, beta), rtol=1e-10, atol=1e-10)
+    torch.testing.assert_close(
+        read_states(q, states), delta_rule(q, k, v, beta), rtol=1e-10, atol=1e-10
+    )
 
 
 def test_each_state_replaces_part_of_what_the_key_held():
     """Compare with matrices: S_t = (I − β k kᵀ) S_{t−1} + β k vᵀ."""
     _, k, v, beta = (x.detach()[0, :, 0] for x in draw_inputs(1, 10, 1, 4, 3))
     S = torch.zeros(4, 3, dtype=torch.float64)
-    for t, state in enumerate(delta_states(k[None, :, None], v[None, :, None], beta[None, :, None])[0, :, 0]):
-        S = (torch.eye(4) - beta[t] * torch.outer(k[t], k[t])) @ S + beta[t] * torch.outer(k[t], v[t])
+    for t, state in enumerate(
+        delta_states(k[None, :, None], v[None, :, None], beta[None, :, None])[0, :, 0]
+    ):
+        S = (torch.eye(4) - beta[t] * torch.outer(k[t], k[t])) @ S + beta[t] * torch.outer(
+            k[t], v[t]
+        )
         torch.testing.assert_close(state, S, rtol=1e-12, atol=1e-12)
 
 
@@ -117,9 +144,13 @@ def test_a_memory_with_orthonormal_keys_returns_exactly_what_was_stored(rule):
     one_hot = torch.eye(16).repeat(2, 1).expand(2, 32, 16)[:, :, None]
     assert torch.equal(rule(one_hot, one_hot, values, beta)[:, 16:], v)
 
-    turned = torch.linalg.qr(torch.randn(16, 16, generator=torch.Generator().manual_seed(1), dtype=torch.float64)).Q
+    turned = torch.linalg.qr(
+        torch.randn(16, 16, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    ).Q
     keys = one_hot.double() @ turned
-    torch.testing.assert_close(rule(keys, keys, values.double(), beta.double())[:, 16:], v.double(), rtol=0, atol=1e-13)
+    torch.testing.assert_close(
+        rule(keys, keys, values.double(), beta.double())[:, 16:], v.double(), rtol=0, atol=1e-13
+    )
 
 
 @pytest.mark.parametrize("rule", [delta_rule, delta_rule_ref])
@@ -154,7 +185,9 @@ def test_fla_agrees_with_the_equation():
     pytest.importorskip("fla", reason="flash-linear-attention is not installed")
     if not torch.cuda.is_available():
         pytest.skip("the kernels of fla need CUDA")
-    q, k, v = (torch.nn.functional.normalize(torch.randn(2, 33, 2, 64), dim=-1).cuda() for _ in "qkv")
+    q, k, v = (
+        torch.nn.functional.normalize(torch.randn(2, 33, 2, 64), dim=-1).cuda() for _ in "qkv"
+    )
     beta = torch.rand(2, 33, 2).cuda()
     result, exact = delta_rule(q, k, v, beta, backend="fla"), delta_rule_ref(q, k, v, beta)
     assert relative_error(result, exact) <= 1e-4
@@ -163,8 +196,12 @@ def test_fla_agrees_with_the_equation():
 def test_an_unavailable_backend_is_rejected_in_one_line(monkeypatch):
     rule = inspect.unwrap(delta_rule)  # the type checks of the test run would raise first
     x, beta = torch.ones(1, 2, 1, 3), torch.ones(1, 2, 1)
-    with pytest.raises(InvalidInput, match=r"^unknown backend 'numba' \(known: auto, torch, fla\)$"):
+    with pytest.raises(
+        InvalidInput, match=r"^unknown backend 'numba' \(known: auto, torch, fla\)$"
+    ):
         rule(x, x, x, beta, backend="numba")
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(InvalidInput, match=r"^backend=fla needs the package fla, which is not installed"):
+    with pytest.raises(
+        InvalidInput, match=r"^backend=fla needs the package fla, which is not installed"
+    ):
         rule(x, x, x, beta, backend="fla")

@@ -44,13 +44,17 @@ def either(request):
 
 def draw_shift(channels, d_state, dtype=torch.float64):
     rng = torch.Generator().manual_seed(channels + 100 * d_state)
-    return [torch.randn(channels, d_state, generator=rng, dtype=dtype, requires_grad=True) for _ in "BC"]
+    return [
+        torch.randn(channels, d_state, generator=rng, dtype=dtype, requires_grad=True) for _ in "BC"
+    ]
 
 
 def draw_diagonal(channels, pairs, step=None, dtype=torch.float64):
     """Draw poles near S4D-Lin's; without a step, step sizes as H3 draws them."""
     rng = torch.Generator().manual_seed(channels + 10 * pairs)
-    dt = torch.exp(math.log(1e-3) + math.log(100) * torch.rand(channels, generator=rng, dtype=dtype))
+    dt = torch.exp(
+        math.log(1e-3) + math.log(100) * torch.rand(channels, generator=rng, dtype=dtype)
+    )
     off = torch.rand(channels, pairs, generator=rng, dtype=dtype)
     A = torch.complex(-0.5 - off / 10, math.pi * (torch.arange(pairs) + off))
     BC = torch.complex(*torch.randn(2, channels, pairs, generator=rng, dtype=dtype))
@@ -123,7 +127,9 @@ def test_an_initial_shift_filter_is_exactly_its_readout():
 
 
 def test_few_lags_are_summed_and_many_transformed(monkeypatch):
-    few, many = (shift_filter(*draw_shift(2, 100), time) for time in (DIRECT_UP_TO, DIRECT_UP_TO + 1))
+    few, many = (
+        shift_filter(*draw_shift(2, 100), time) for time in (DIRECT_UP_TO, DIRECT_UP_TO + 1)
+    )
     monkeypatch.setattr(filters, "DIRECT_UP_TO", 0)
     assert not torch.equal(shift_filter(*draw_shift(2, 100), DIRECT_UP_TO), few)
     assert torch.equal(shift_filter(*draw_shift(2, 100), DIRECT_UP_TO + 1), many)
@@ -183,7 +189,9 @@ def test_a_convolution_with_the_shift_filter_is_running_the_state_space_model(d_
     for t in range(time):
         state = state @ shift.t() + B * u[t, :, None]
         steps.append((C * state).sum(dim=1))
-    torch.testing.assert_close(long_conv(u[None], shift_filter(B, C, time))[0], torch.stack(steps), rtol=0, atol=1e-11)
+    torch.testing.assert_close(
+        long_conv(u[None], shift_filter(B, C, time))[0], torch.stack(steps), rtol=0, atol=1e-11
+    )
 
 
 def test_a_shift_filter_ends_with_the_window(either):
@@ -204,7 +212,9 @@ def test_positions_are_encoded_as_in_zoology(max_len):
     t = torch.linspace(0, 1, max_len)[:, None]
     w = 2 * math.pi * torch.linspace(0, max_len - 1, max_len)[:, None] / max_len
     z = torch.exp(-1j * torch.linspace(1e-4, 0, 1) * w)
-    torch.testing.assert_close(position_features(max_len), torch.cat([t, z.real, z.imag], dim=-1), rtol=1e-6, atol=1e-7)
+    torch.testing.assert_close(
+        position_features(max_len), torch.cat([t, z.real, z.imag], dim=-1), rtol=1e-6, atol=1e-7
+    )
 
 
 def test_hyenas_filters_fall_to_a_hundredth_within_03_to_15_lengths():

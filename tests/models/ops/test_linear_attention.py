@@ -52,14 +52,18 @@ def test_gradients_are_those_of_finite_differences():
 def test_the_inner_product_of_features_is_a_taylor_series(d):
     q, k, _ = draw_inputs(2, 7, 2, d, 1)
     s = (q * k).sum(dim=-1) / math.sqrt(d)
-    torch.testing.assert_close((taylor_features(q) * taylor_features(k)).sum(dim=-1), 1 + s + s**2 / 2)
+    torch.testing.assert_close(
+        (taylor_features(q) * taylor_features(k)).sum(dim=-1), 1 + s + s**2 / 2
+    )
     assert taylor_features(q).shape[-1] == 1 + d + d**2
 
 
 def test_the_weights_are_causal_and_their_rows_sum_to_one():
     q, k, _ = draw_inputs(2, 9, 3, 4, 1, scale=3.0)
     weights = mixing_weights(q, k)
-    torch.testing.assert_close(weights.sum(dim=-1), torch.ones(2, 3, 9, dtype=torch.float64), rtol=0, atol=1e-11)
+    torch.testing.assert_close(
+        weights.sum(dim=-1), torch.ones(2, 3, 9, dtype=torch.float64), rtol=0, atol=1e-11
+    )
     assert torch.equal(weights, weights.tril())
     assert (weights[..., torch.ones(9, 9).tril().bool()] > 0).all()  # since 1 + s + s²/2 ≥ ½
 

@@ -53,7 +53,9 @@ def test_the_matrix_and_the_fft_are_the_same_function(time):
 def test_it_is_scipys_filter_in_every_channel(form):
     x, k = (part.detach() for part in draw_inputs(2, 90, 3))
     theirs = [lfilter(k[:, c].numpy(), [1.0], x[:, :, c].numpy(), axis=1) for c in range(3)]
-    torch.testing.assert_close(form(x, k), torch.stack([torch.tensor(y) for y in theirs], dim=-1), rtol=0, atol=1e-11)
+    torch.testing.assert_close(
+        form(x, k), torch.stack([torch.tensor(y) for y in theirs], dim=-1), rtol=0, atol=1e-11
+    )
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -76,7 +78,9 @@ def test_changing_the_future_leaves_the_past_unchanged(changed):
     other = torch.cat([x[:, :changed], x[:, changed:] + 1], dim=1)
     assert torch.equal(long_conv(x, k)[:, :changed], long_conv(other, k)[:, :changed])
     # a spectrum is of all tokens: the future cancels but for rounding
-    torch.testing.assert_close(fft_conv(x, k)[:, :changed], fft_conv(other, k)[:, :changed], rtol=0, atol=1e-13)
+    torch.testing.assert_close(
+        fft_conv(x, k)[:, :changed], fft_conv(other, k)[:, :changed], rtol=0, atol=1e-13
+    )
     assert not torch.isclose(long_conv(x, k)[:, changed], long_conv(other, k)[:, changed]).any()
 
 
@@ -91,15 +95,27 @@ def test_an_impulse_as_input_or_filter_returns_the_other(form):
 @pytest.mark.parametrize("form", FORMS)
 def test_any_layout_in_memory_gives_the_same(form):
     x, k = draw_inputs(4, 6, 5)
-    strided = [x.detach().permute(2, 0, 1).contiguous().permute(1, 2, 0), k.detach().t().contiguous().t()]
+    strided = [
+        x.detach().permute(2, 0, 1).contiguous().permute(1, 2, 0),
+        k.detach().t().contiguous().t(),
+    ]
     assert not any(part.is_contiguous() for part in strided)
-    assert furthest(outcome(form, [s.requires_grad_() for s in strided]), outcome(long_conv_ref, [x, k])) < 1e-10
+    assert (
+        furthest(
+            outcome(form, [s.requires_grad_() for s in strided]), outcome(long_conv_ref, [x, k])
+        )
+        < 1e-10
+    )
     (whole,) = torch.autograd.grad(form(x, k).sum(), x)  # its gradient has strides of 0
-    torch.testing.assert_close(whole, torch.autograd.grad(long_conv_ref(x, k).sum(), x)[0], rtol=0, atol=1e-12)
+    torch.testing.assert_close(
+        whole, torch.autograd.grad(long_conv_ref(x, k).sum(), x)[0], rtol=0, atol=1e-12
+    )
 
 
 def test_the_matrix_is_used_up_to_the_crossover_and_the_fft_beyond():
-    for time, form in zip(NEAR_THE_CROSSOVER, (toeplitz_conv, toeplitz_conv, fft_conv), strict=True):
+    for time, form in zip(
+        NEAR_THE_CROSSOVER, (toeplitz_conv, toeplitz_conv, fft_conv), strict=True
+    ):
         x, k = draw_inputs(2, time, 3, dtype=torch.float32)
         assert torch.equal(long_conv(x, k), form(x, k))
         assert not torch.equal(toeplitz_conv(x, k), fft_conv(x, k))

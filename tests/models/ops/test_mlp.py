@@ -17,7 +17,9 @@ def draw_inputs(shape, dtype=torch.float64, scale=1.0):
     rng = torch.Generator().manual_seed(sum(shape))
     d_model, hidden = shape[-1], 4 * shape[-1]
     sizes = [shape, (hidden, d_model), (hidden,), (d_model, hidden), (d_model,)]
-    return [(scale * torch.randn(size, generator=rng, dtype=dtype)).requires_grad_() for size in sizes]
+    return [
+        (scale * torch.randn(size, generator=rng, dtype=dtype)).requires_grad_() for size in sizes
+    ]
 
 
 @pytest.mark.parametrize("scale", [1e-3, 1.0, 3.0])
@@ -42,8 +44,12 @@ def test_gelu_and_its_slope_are_as_exact_as_torchs(dtype):
     given = torch.linspace(-12, 12, 100_001, dtype=dtype).requires_grad_()
     result, x = gelu(given), given.detach().double()
     (gradient,) = torch.autograd.grad(result.sum(), given)
-    slope = 0.5 * torch.erfc(-x * math.sqrt(0.5)) + x * torch.exp(-x.square() / 2) / math.sqrt(2 * math.pi)
-    bound = 5e-7 if dtype == torch.float32 else 1e-14  # half a unit in the last place of 12 is 4.8e-7
+    slope = 0.5 * torch.erfc(-x * math.sqrt(0.5)) + x * torch.exp(-x.square() / 2) / math.sqrt(
+        2 * math.pi
+    )
+    bound = (
+        5e-7 if dtype == torch.float32 else 1e-14
+    )  # half a unit in the last place of 12 is 4.8e-7
     assert (result.double() - F.gelu(x)).abs().max() < bound
     assert (gradient.double() - slope).abs().max() < bound
 

@@ -21,7 +21,9 @@ class Scan:
 
     def step(self, h, row, t):
         dt = self.dt[row, t]
-        return torch.exp(dt[:, None] * self.A) * h + torch.outer(dt * self.x[row, t], self.B[row, t])
+        return torch.exp(dt[:, None] * self.A) * h + torch.outer(
+            dt * self.x[row, t], self.B[row, t]
+        )
 
     def propagate_edit(self, edited):
         return selective_scan.propagate_edit(self.dt, self.A, self.states, edited)
@@ -81,12 +83,23 @@ def with_edits(states, edits):
         [(1, 3), (1, 4), (2, 4)],
         [(row, t) for row in range(BATCH) for t in range(TIME)],
     ],
-    ids=["middle", "first", "last", "elsewhere in every row", "twice", "side by side", "everywhere"],
+    ids=[
+        "middle",
+        "first",
+        "last",
+        "elsewhere in every row",
+        "twice",
+        "side by side",
+        "everywhere",
+    ],
 )
 def test_the_recurrence_continues_from_an_edit(kind, dtype, places):
     recurrence = kind(dtype)
     draw = torch.Generator().manual_seed(1)
-    edits = {place: torch.randn(recurrence.states.shape[2:], generator=draw).to(dtype) for place in places}
+    edits = {
+        place: torch.randn(recurrence.states.shape[2:], generator=draw).to(dtype)
+        for place in places
+    }
     truth = restart(recurrence, edits)
     result = recurrence.propagate_edit(with_edits(recurrence.states, edits))
     assert (result - truth).abs().max() <= TOLERANCE[dtype]
@@ -94,7 +107,9 @@ def test_the_recurrence_continues_from_an_edit(kind, dtype, places):
         assert torch.equal(result[row, t], value), "an edit is kept to the bit"
     for row in range(BATCH):
         first = min((t for edited, t in places if edited == row), default=TIME)
-        assert torch.equal(result[row, :first], recurrence.states[row, :first]), "nothing happens before an edit"
+        assert torch.equal(result[row, :first], recurrence.states[row, :first]), (
+            "nothing happens before an edit"
+        )
 
 
 @pytest.mark.parametrize("which", [0, -1])

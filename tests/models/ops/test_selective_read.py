@@ -24,7 +24,9 @@ def results(read, inputs, signs=torch.clone):
 
 
 def read_at(at, backend="auto"):
-    return lambda x, dt, A, B, C, D: selective_read(x, dt, A, B, gather_reads(C, at), D, at, backend=backend)
+    return lambda x, dt, A, B, C, D: selective_read(
+        x, dt, A, B, gather_reads(C, at), D, at, backend=backend
+    )
 
 
 def plain_at(at):

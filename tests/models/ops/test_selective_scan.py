@@ -15,7 +15,12 @@ from support.task_facts import largest, relative_error
 from torch.autograd.graph import saved_tensors_hooks
 
 from mecheval.core.errors import InvalidInput
-from mecheval.models.ops.selective_scan import read_states, selective_scan, selective_scan_ref, selective_states
+from mecheval.models.ops.selective_scan import (
+    read_states,
+    selective_scan,
+    selective_scan_ref,
+    selective_states,
+)
 
 
 def weights(y):
@@ -32,7 +37,9 @@ def results(scan, inputs, weights=weights):
 def exact_terms(inputs):
     """Return the results if nothing cancelled: every summand counts with its magnitude."""
     x, dt, A, B, C, D = inputs
-    positive = [tensor.detach().requires_grad_() for tensor in (x.abs(), dt, A, B.abs(), C.abs(), D.abs())]
+    positive = [
+        tensor.detach().requires_grad_() for tensor in (x.abs(), dt, A, B.abs(), C.abs(), D.abs())
+    ]
     return results(selective_scan_ref, positive, lambda y: weights(y).abs())
 
 
@@ -77,7 +84,9 @@ def test_gradients_are_those_of_finite_differences():
 
 def test_a_second_derivative_is_an_error():
     inputs = draw((1, 3, 2, 2))
-    (gradient,) = torch.autograd.grad(selective_scan(*inputs).square().sum(), inputs[0], create_graph=True)
+    (gradient,) = torch.autograd.grad(
+        selective_scan(*inputs).square().sum(), inputs[0], create_graph=True
+    )
     with pytest.raises(RuntimeError, match="once_differentiable"):
         gradient.sum().backward()
 
@@ -86,7 +95,10 @@ def test_the_decay_in_float32_is_within_a_millionth_of_the_exponential():
     # the first token leaves h = 1e8, the second decays it by exp(−dt)
     dt = torch.linspace(0, 87, 100_001)
     ones = torch.ones(1, 2, 1)
-    x, steps = torch.stack([torch.full_like(dt, 1e8), torch.zeros_like(dt)]), torch.stack([torch.ones_like(dt), dt])
+    x, steps = (
+        torch.stack([torch.full_like(dt, 1e8), torch.zeros_like(dt)]),
+        torch.stack([torch.ones_like(dt), dt]),
+    )
     A, D = -torch.ones(len(dt), 1), torch.zeros(len(dt))
     y = selective_scan(x[None], steps[None], A, ones, ones, D, backend="numba")[0, 1]
     torch.testing.assert_close(y.double(), 1e8 * torch.exp(-dt.double()), rtol=1e-6, atol=0)
@@ -117,7 +129,9 @@ def test_nan_stays_in_its_sequence(dtype):
 
 @pytest.mark.parametrize("name", ["x", "dt", "A"])
 def test_nan_is_not_hidden(name):
-    inputs = dict(zip(["x", "dt", "A", "B", "C", "D"], draw((1, 4, 3, 2), dtype=torch.float32), strict=True))
+    inputs = dict(
+        zip(["x", "dt", "A", "B", "C", "D"], draw((1, 4, 3, 2), dtype=torch.float32), strict=True)
+    )
     inputs[name] = torch.full_like(inputs[name], torch.nan)
     assert selective_scan(**inputs, backend="numba")[:, 1:].isnan().all()
 
@@ -130,7 +144,9 @@ def test_the_outputs_are_what_is_read_from_the_states():
     for n in range(3):
         only = torch.zeros_like(C)
         only[..., n] = 1
-        torch.testing.assert_close(states[..., n], selective_scan_ref(x, dt, A, B, only, torch.zeros_like(D)))
+        torch.testing.assert_close(
+            states[..., n], selective_scan_ref(x, dt, A, B, only, torch.zeros_like(D))
+        )
 
 
 @pytest.mark.parametrize("backend", ["numba", "torch"])
@@ -139,7 +155,9 @@ def test_no_token_sees_a_later_one(backend):
     before = selective_scan(x, dt, A, B, C, D, backend=backend)
     for t in range(11):
         later = torch.arange(12)[:, None] > t
-        other_x, other_dt, other_B, other_C = (torch.where(later, 1.5, tensor) for tensor in (x, dt, B, C))
+        other_x, other_dt, other_B, other_C = (
+            torch.where(later, 1.5, tensor) for tensor in (x, dt, B, C)
+        )
         after = selective_scan(other_x, other_dt, A, other_B, other_C, D, backend=backend)
         assert torch.equal(after[:, : t + 1], before[:, : t + 1])
         assert not torch.equal(after, before)
@@ -171,7 +189,9 @@ def test_a_kernel_is_compiled_once_for_each_precision_and_not_for_each_layout():
     assert len(forward.signatures) == len(backward.signatures) == 2
 
 
-@pytest.mark.parametrize(("channels", "width"), [(1, 32), (32, 32), (33, 64), (100, 128), (192, 64), (512, 128)])
+@pytest.mark.parametrize(
+    ("channels", "width"), [(1, 32), (32, 32), (33, 64), (100, 128), (192, 64), (512, 128)]
+)
 def test_blocks_are_as_wide_as_they_can_be_without_more_padding(channels, width):
     from mecheval.models.ops.kernels.selective_scan import block_width
 
@@ -207,7 +227,9 @@ for backend in ("numba", "torch"):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the peak of a process is read from /proc")
 def test_training_never_holds_the_states_of_a_batch():
-    done = subprocess.run([sys.executable, "-c", MEMORY], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", MEMORY], capture_output=True, text=True, check=True
+    )
     numba, torch_form = map(float, done.stdout.split())
     assert numba < 0.5  # x, y and their gradients are 1/16 of the states each
     assert torch_form > 1, "the measure sees states that are held"
@@ -228,7 +250,10 @@ def test_an_unavailable_backend_is_rejected_in_one_line(monkeypatch):
     with pytest.raises(InvalidInput, match=r"^backend=.numba. needs .*; these are bfloat16 on cpu"):
         scan(inputs[0].bfloat16(), *inputs[1:], backend="numba")
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(InvalidInput, match=r"^backend=mamba_ssm needs the package mamba_ssm, which is not installed"):
+    with pytest.raises(
+        InvalidInput,
+        match=r"^backend=mamba_ssm needs the package mamba_ssm, which is not installed",
+    ):
         scan(*inputs, backend="mamba_ssm")
 
 
@@ -250,7 +275,10 @@ def test_mamba_ssm_agrees_with_the_equation():
     pytest.importorskip("mamba_ssm", reason="mamba_ssm is not installed")
     if not torch.cuda.is_available():
         pytest.skip("the kernels of mamba_ssm need CUDA")
-    inputs = [tensor.detach().cuda().requires_grad_() for tensor in draw((2, 33, 64, 16), dtype=torch.float32)]
+    inputs = [
+        tensor.detach().cuda().requires_grad_()
+        for tensor in draw((2, 33, 64, 16), dtype=torch.float32)
+    ]
     result = results(through("mamba_ssm"), inputs, torch.ones_like)
     for name, exact in results(selective_scan_ref, inputs, torch.ones_like).items():
         assert relative_error(result[name], exact) <= 1e-4, name

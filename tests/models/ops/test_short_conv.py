@@ -9,7 +9,12 @@ import torch.nn.functional as F
 from support.numpy_reference import largest_error
 from torch.autograd import gradcheck, gradgradcheck
 
-from mecheval.models.ops.short_conv import short_conv, short_conv_ref, short_conv_silu, short_conv_silu_ref
+from mecheval.models.ops.short_conv import (
+    short_conv,
+    short_conv_ref,
+    short_conv_silu,
+    short_conv_silu_ref,
+)
 
 SHAPES = list(product([1, 3], [1, 2, 3, 5, 8, 17], [1, 4, 7], [1, 2, 3, 4, 9], [True, False]))
 
@@ -23,13 +28,20 @@ def draw_inputs(batch, time, channels, width, bias, dtype=torch.float64):
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_it_has_the_values_and_gradients_of_its_plain_twin(shape):
     assert largest_error(short_conv, short_conv_ref, draw_inputs(*shape)) < 1e-10
-    assert largest_error(short_conv, short_conv_ref, draw_inputs(*shape, dtype=torch.float32)) < 1e-5
+    assert (
+        largest_error(short_conv, short_conv_ref, draw_inputs(*shape, dtype=torch.float32)) < 1e-5
+    )
 
 
 @pytest.mark.parametrize("shape", [*SHAPES, (2, 67, 64, 4, True), (2, 67, 65, 3, False)], ids=str)
 def test_with_silu_it_has_the_values_and_gradients_of_its_plain_twin(shape):
     assert largest_error(short_conv_silu, short_conv_silu_ref, draw_inputs(*shape)) < 1e-10
-    assert largest_error(short_conv_silu, short_conv_silu_ref, draw_inputs(*shape, dtype=torch.float32)) < 1e-5
+    assert (
+        largest_error(
+            short_conv_silu, short_conv_silu_ref, draw_inputs(*shape, dtype=torch.float32)
+        )
+        < 1e-5
+    )
 
 
 @pytest.mark.parametrize("value", [200.0, -200.0, 1e30, -1e30, math.inf, -math.inf, math.nan])
@@ -48,7 +60,9 @@ def test_nan_reaches_as_far_as_the_taps(width):
 
 def test_other_precisions_and_empty_batches_are_silu_of_the_convolution():
     x, weight, bias = draw_inputs(2, 5, 3, 4, True, dtype=torch.bfloat16)
-    torch.testing.assert_close(short_conv_silu(x, weight, bias), F.silu(short_conv(x, weight, bias)))
+    torch.testing.assert_close(
+        short_conv_silu(x, weight, bias), F.silu(short_conv(x, weight, bias))
+    )
     assert short_conv_silu(torch.zeros(0, 5, 3), torch.ones(3, 2)).shape == (0, 5, 3)
 
 
@@ -87,9 +101,18 @@ def test_the_last_tap_is_on_the_present_and_the_first_reaches_furthest_back():
 
 def test_any_layout_in_memory_gives_the_same():
     x, weight, bias = draw_inputs(4, 6, 5, 3, True)
-    strided = [x.detach().permute(2, 0, 1).contiguous().permute(1, 2, 0), weight.detach().t().contiguous().t(), bias]
+    strided = [
+        x.detach().permute(2, 0, 1).contiguous().permute(1, 2, 0),
+        weight.detach().t().contiguous().t(),
+        bias,
+    ]
     assert not strided[0].is_contiguous()
-    assert largest_error(short_conv, short_conv_ref, [s.detach().requires_grad_() for s in strided]) < 1e-10
-    (whole,) = torch.autograd.grad(short_conv(x, weight, bias).sum(), x)  # its gradient has strides of 0
+    assert (
+        largest_error(short_conv, short_conv_ref, [s.detach().requires_grad_() for s in strided])
+        < 1e-10
+    )
+    (whole,) = torch.autograd.grad(
+        short_conv(x, weight, bias).sum(), x
+    )  # its gradient has strides of 0
     (plain,) = torch.autograd.grad(short_conv_ref(x, weight, bias).sum(), x)
     torch.testing.assert_close(whole, plain, rtol=1e-12, atol=1e-12)

@@ -9,7 +9,9 @@ from numba.extending import overload
 # exp(r) = 1 + r + r² q(r) for |r| ≤ ln(2)/2, with q of degree 4 fitted for the least relative error
 # (3e-9). The leading ones are exact, so that dt = 0 keeps the state to the bit and slow decays stay
 # accurate over many steps.
-Q0, Q1, Q2, Q3, Q4 = np.array([0.49999994, 0.16666521, 0.04166839, 0.008368745, 0.001381454], np.float32)
+Q0, Q1, Q2, Q3, Q4 = np.array(
+    [0.49999994, 0.16666521, 0.04166839, 0.008368745, 0.001381454], np.float32
+)
 ONE, LOG2_E = np.float32(1), np.float32(math.log2(math.e))
 # ln 2 in two parts; the first has so few bits that its products with integers below 2⁸ are exact
 LN2_HIGH, LN2_LOW = np.float32(0.693359375), np.float32(math.log(2) - 0.693359375)
@@ -80,7 +82,9 @@ def _decay(x):
         r = x - k * LN2  # fused, so that one part of ln 2 is exact enough
         q = ((D3 * r + D2) * r + D1) * r + D0
         power = np.float32((q * r + ONE) * r + ONE)
-        return np.int32(power.view(np.int32) + np.int32(shifted.view(np.int32) << EXPONENT)).view(np.float32)
+        return np.int32(power.view(np.int32) + np.int32(shifted.view(np.int32) << EXPONENT)).view(
+            np.float32
+        )
 
     return decay32
 
@@ -95,6 +99,8 @@ def _log1p(x):
         return lambda x: math.log1p(x)
 
     def log1p32(x):
-        return x * ((((((((L8 * x + L7) * x + L6) * x + L5) * x + L4) * x + L3) * x + L2) * x + L1) * x + L0)
+        return x * (
+            (((((((L8 * x + L7) * x + L6) * x + L5) * x + L4) * x + L3) * x + L2) * x + L1) * x + L0
+        )
 
     return log1p32

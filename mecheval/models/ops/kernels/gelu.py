@@ -12,7 +12,9 @@ DENSITY, HALF_ROOT = 1 / math.sqrt(2 * math.pi), math.sqrt(0.5)
 # 1 − Φ(z) = exp(−z²/2) t p(t) for z ≥ 0, with t = 1 / (1 + 0.275 z) and p of degree 5 fitted for the
 # least error (5e-9)
 NEAR, HALF, ONE, DENSITY32 = np.array([0.275, 0.5, 1, DENSITY], np.float32)
-P0, P1, P2, P3, P4, P5 = np.array([0.11780935, 0.04211088, 0.33393377, -0.3309952, 0.4519998, -0.1148586], np.float32)
+P0, P1, P2, P3, P4, P5 = np.array(
+    [0.11780935, 0.04211088, 0.33393377, -0.3309952, 0.4519998, -0.1148586], np.float32
+)
 
 
 def normal(x):

@@ -35,7 +35,10 @@ def backward(w, r, g, gw, gr):
         for lag in range(g.shape[1] - 1, -1, -1):
             up = g[channel, lag]
             for n in range(pairs):
-                dx[n], dy[n] = x[n] + dx[n] * u[n] - dy[n] * v[n], y[n] + dx[n] * v[n] + dy[n] * u[n]
+                dx[n], dy[n] = (
+                    x[n] + dx[n] * u[n] - dy[n] * v[n],
+                    y[n] + dx[n] * v[n] + dy[n] * u[n],
+                )
                 x[n], y[n] = up + x[n] * u[n] - y[n] * v[n], x[n] * v[n] + y[n] * u[n]
         gw[channel] = x - 1j * y
         gr[channel] = np.conj(w[channel] * (dx + 1j * dy))

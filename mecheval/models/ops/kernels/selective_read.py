@@ -30,7 +30,12 @@ def kernels(WIDTH: int) -> tuple[Callable[..., None], Callable[..., None]]:
     def forward(x, dt, A, B, C, D, at, y):
         """Write `y`."""
         batch, _, d_inner = x.shape
-        d_state, blocks, zero, nan = A.shape[1], -(-d_inner // WIDTH), x.dtype.type(0), x.dtype.type(np.nan)
+        d_state, blocks, zero, nan = (
+            A.shape[1],
+            -(-d_inner // WIDTH),
+            x.dtype.type(0),
+            x.dtype.type(np.nan),
+        )
         low, high, most = A.min(), A.max(), x.dtype.type(LN2 * np.finfo(x.dtype).maxexp)
         cell, row = np.zeros((blocks, d_state, WIDTH), x.dtype), np.zeros((2, WIDTH), x.dtype)
         for c in range(d_inner):
@@ -61,7 +66,12 @@ def kernels(WIDTH: int) -> tuple[Callable[..., None], Callable[..., None]]:
         x and dt are read and their gradients written in the order of memory, which is faster.
         """
         batch, time, d_inner = x.shape
-        d_state, blocks, zero, nan = A.shape[1], -(-d_inner // WIDTH), x.dtype.type(0), x.dtype.type(np.nan)
+        d_state, blocks, zero, nan = (
+            A.shape[1],
+            -(-d_inner // WIDTH),
+            x.dtype.type(0),
+            x.dtype.type(np.nan),
+        )
         low, high, most = A.min(), A.max(), x.dtype.type(LN2 * np.finfo(x.dtype).maxexp)
         row, total = np.zeros((time, 7, WIDTH), x.dtype), np.zeros(WIDTH, x.dtype)
         cells = np.zeros((blocks, d_state // GROUP, 2, GROUP, WIDTH), x.dtype)
@@ -81,7 +91,10 @@ def kernels(WIDTH: int) -> tuple[Callable[..., None], Callable[..., None]]:
                 total[:] = zero
                 for s in range(at[b], -1, -1):
                     for i in range(width):
-                        row[s, AGE, i], row[s, GU, i] = total[i], g[b, first + i] * row[s, DT, i] * row[s, X, i]
+                        row[s, AGE, i], row[s, GU, i] = (
+                            total[i],
+                            g[b, first + i] * row[s, DT, i] * row[s, X, i],
+                        )
                         row[s, AGED, i] = row[s, GU, i] * total[i]
                         age = total[i] + row[s, DT, i]
                         total[i] = age if max(age * low, age * high) < most else nan
@@ -100,7 +113,12 @@ def kernels(WIDTH: int) -> tuple[Callable[..., None], Callable[..., None]]:
                             total1 += gu * left1
                             total2 += gu * left2
                             total3 += gu * left3
-                            left0, left1, left2, left3 = w0 * left0, w1 * left1, w2 * left2, w3 * left3
+                            left0, left1, left2, left3 = (
+                                w0 * left0,
+                                w1 * left1,
+                                w2 * left2,
+                                w3 * left3,
+                            )
                             row[s, R, i] += left0 + left1 + left2 + left3
                             row[s, GAGE, i] += (
                                 left0 * cell[A_, 0, i]

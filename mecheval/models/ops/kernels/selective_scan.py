@@ -41,9 +41,17 @@ def kernels(WIDTH: int) -> tuple[Callable[..., None], Callable[..., None]]:
     def forward(x, dt, A, B, C, D, y):
         """Write `y`."""
         batch, time, d_inner = x.shape
-        d_state, blocks, zero, nan = A.shape[1], -(-d_inner // WIDTH), x.dtype.type(0), x.dtype.type(np.nan)
+        d_state, blocks, zero, nan = (
+            A.shape[1],
+            -(-d_inner // WIDTH),
+            x.dtype.type(0),
+            x.dtype.type(np.nan),
+        )
         low, high, most = A.min(), A.max(), x.dtype.type(LN2 * np.finfo(x.dtype).maxexp)
-        cell, row = np.zeros((blocks, d_state, 2, WIDTH), x.dtype), np.zeros((blocks, 3, WIDTH), x.dtype)
+        cell, row = (
+            np.zeros((blocks, d_state, 2, WIDTH), x.dtype),
+            np.zeros((blocks, 3, WIDTH), x.dtype),
+        )
         for c in range(d_inner):
             for n in range(d_state):
                 cell[c // WIDTH, n, A_, c % WIDTH] = A[c, n]
@@ -62,7 +70,10 @@ def kernels(WIDTH: int) -> tuple[Callable[..., None], Callable[..., None]]:
                     for n in range(d_state):
                         b_n, c_n = B[b, t, n], C[b, t, n]
                         for i in range(WIDTH):
-                            h = decay(row[block, DT, i] * cell[block, n, A_, i]) * cell[block, n, H, i]
+                            h = (
+                                decay(row[block, DT, i] * cell[block, n, A_, i])
+                                * cell[block, n, H, i]
+                            )
                             h += row[block, U, i] * b_n
                             cell[block, n, H, i] = h
                             row[block, Y, i] += c_n * h
@@ -78,7 +89,12 @@ def kernels(WIDTH: int) -> tuple[Callable[..., None], Callable[..., None]]:
         shares what it reads of the channels.
         """
         batch, time, d_inner = x.shape
-        d_state, blocks, zero, nan = A.shape[1], -(-d_inner // WIDTH), x.dtype.type(0), x.dtype.type(np.nan)
+        d_state, blocks, zero, nan = (
+            A.shape[1],
+            -(-d_inner // WIDTH),
+            x.dtype.type(0),
+            x.dtype.type(np.nan),
+        )
         low, high, most = A.min(), A.max(), x.dtype.type(LN2 * np.finfo(x.dtype).maxexp)
         tape, row = np.empty((time, 2, GROUP, WIDTH), x.dtype), np.zeros((time, 5, WIDTH), x.dtype)
         cells = np.zeros((blocks, d_state // GROUP, 4, GROUP, WIDTH), x.dtype)
@@ -104,8 +120,14 @@ def kernels(WIDTH: int) -> tuple[Callable[..., None], Callable[..., None]]:
                         total0, total1, total2, total3 = zero, zero, zero, zero
                         for i in range(WIDTH):
                             step, u, up = row[t, DT, i], row[t, U, i], row[t, G, i]
-                            left0, left1 = decay(step * cell[A_, 0, i]), decay(step * cell[A_, 1, i])
-                            left2, left3 = decay(step * cell[A_, 2, i]), decay(step * cell[A_, 3, i])
+                            left0, left1 = (
+                                decay(step * cell[A_, 0, i]),
+                                decay(step * cell[A_, 1, i]),
+                            )
+                            left2, left3 = (
+                                decay(step * cell[A_, 2, i]),
+                                decay(step * cell[A_, 3, i]),
+                            )
                             tape[t, DECAY, 0, i], tape[t, DECAY, 1, i] = left0, left1
                             tape[t, DECAY, 2, i], tape[t, DECAY, 3, i] = left2, left3
                             h0, h1 = left0 * cell[H, 0, i], left1 * cell[H, 1, i]
@@ -113,7 +135,12 @@ def kernels(WIDTH: int) -> tuple[Callable[..., None], Callable[..., None]]:
                             tape[t, DECAYED, 0, i], tape[t, DECAYED, 1, i] = h0, h1
                             tape[t, DECAYED, 2, i], tape[t, DECAYED, 3, i] = h2, h3
                             h0, h1, h2, h3 = h0 + u * b0, h1 + u * b1, h2 + u * b2, h3 + u * b3
-                            cell[H, 0, i], cell[H, 1, i], cell[H, 2, i], cell[H, 3, i] = h0, h1, h2, h3
+                            cell[H, 0, i], cell[H, 1, i], cell[H, 2, i], cell[H, 3, i] = (
+                                h0,
+                                h1,
+                                h2,
+                                h3,
+                            )
                             total0 += up * h0
                             total1 += up * h1
                             total2 += up * h2
@@ -139,14 +166,23 @@ def kernels(WIDTH: int) -> tuple[Callable[..., None], Callable[..., None]]:
                             e0, e1 = gh0 * tape[t, DECAYED, 0, i], gh1 * tape[t, DECAYED, 1, i]
                             e2, e3 = gh2 * tape[t, DECAYED, 2, i], gh3 * tape[t, DECAYED, 3, i]
                             row[t, GR, i] += (
-                                e0 * cell[A_, 0, i] + e1 * cell[A_, 1, i] + e2 * cell[A_, 2, i] + e3 * cell[A_, 3, i]
+                                e0 * cell[A_, 0, i]
+                                + e1 * cell[A_, 1, i]
+                                + e2 * cell[A_, 2, i]
+                                + e3 * cell[A_, 3, i]
                             )
                             cell[GA, 0, i] += e0 * step
                             cell[GA, 1, i] += e1 * step
                             cell[GA, 2, i] += e2 * step
                             cell[GA, 3, i] += e3 * step
-                            cell[GH, 0, i], cell[GH, 1, i] = gh0 * tape[t, DECAY, 0, i], gh1 * tape[t, DECAY, 1, i]
-                            cell[GH, 2, i], cell[GH, 3, i] = gh2 * tape[t, DECAY, 2, i], gh3 * tape[t, DECAY, 3, i]
+                            cell[GH, 0, i], cell[GH, 1, i] = (
+                                gh0 * tape[t, DECAY, 0, i],
+                                gh1 * tape[t, DECAY, 1, i],
+                            )
+                            cell[GH, 2, i], cell[GH, 3, i] = (
+                                gh2 * tape[t, DECAY, 2, i],
+                                gh3 * tape[t, DECAY, 3, i],
+                            )
                         gB[b, t, n] += total0
                         gB[b, t, n + 1] += total1
                         gB[b, t, n + 2] += total2
