@@ -11,7 +11,6 @@ from itertools import product
 from pathlib import Path
 
 import pytest
-from mecheval.sweeps.job import Outcome
 from support.card_runs import MEAN, SOUND, THIRD_PARTY, alone, made
 from support.sweep_runs import Inline, results
 from support.tiny_scale import MICRO
@@ -21,10 +20,11 @@ from mecheval.cards.experiments import BASELINES, SEEDS, experiments
 from mecheval.cards.subject import Subject
 from mecheval.core.errors import InvalidInput
 from mecheval.core.spec import Spec
-from mecheval.paper.recipes import SCALES, named
 from mecheval.report.study import Study
 from mecheval.report.verdicts import verdicts
 from mecheval.runs.run import run
+from mecheval.sweeps.planned import Outcome
+from mecheval.sweeps.recipe import get_experiments, get_scale, scales
 
 SIZED = replace(MICRO, seeds=SEEDS)
 TESTS = Path(__file__).parents[1]
@@ -51,7 +51,7 @@ def stamps(folder):
 
 
 def test_the_card_of_a_built_in_agrees_with_the_recipes(of, tmp_path):
-    for one in [*named("emergence").experiments(SIZED), *SIZED.experiments("treecall")]:
+    for one in [*get_experiments("emergence", SIZED), *SIZED.experiments("treecall")]:
         if one.model.architecture == "attention":
             run(one, tmp_path)
     found = of("attention")
@@ -259,9 +259,9 @@ def test_a_script_that_its_workers_would_run_again_is_refused(tmp_path):
     assert [path.name for path in tmp_path.iterdir() if path.name != "__pycache__"] == ["script.py"]
 
 
-@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("scale", scales.names())
 def test_a_card_has_three_seeds_of_the_widest_models_and_grids_on_one_task(scale):
-    every = experiments(SCALES[scale], BASELINES)
+    every = experiments(get_scale(scale), BASELINES)
     assert {one.seed for one in every} == {0, 1, 2}
     assert len({one.model.d_model for one in every}) == 1
     assert len({one.key for one in every}) == len(every)

@@ -4,7 +4,6 @@ import json
 from pathlib import Path
 
 import pytest
-from mecheval.sweeps.job import Job
 
 from mecheval.cli import main
 from mecheval.models.registries import models
@@ -12,6 +11,7 @@ from mecheval.plugins import checksums, load_plugin
 from mecheval.runs.experiment import Experiment
 from mecheval.runs.provenance import made_by
 from mecheval.sweeps.estimate import measure
+from mecheval.sweeps.planned import PlannedRun
 from mecheval.sweeps.worker import work
 
 TASK = "recall:pairs=3,vocab=16"
@@ -189,11 +189,6 @@ def test_a_sweeps_worker_and_its_estimate_know_it(file, tmp_path, monkeypatch):
     cost = measure(experiment)
     assert min(cost.step, cost.evaluated, cost.intervened) > 0
     made = made_by("cpu", 1, checksums())
-    job = Job(
-        experiment.fields(),
-        experiment.name,
-        str(tmp_path / "out"),
-        made,
-        plugins=(str(tmp_path / file),),
-    )
-    assert work(job).status == "done"
+    out, files = str(tmp_path / "out"), (str(tmp_path / file),)
+    planned = PlannedRun(experiment.record(), experiment.name, out, made, plugins=files)
+    assert work(planned).status == "done"
