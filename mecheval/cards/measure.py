@@ -1,4 +1,4 @@
-"""What a card measures beside its runs, kept in a file of its folder.
+"""Measurements of a card beside its runs, kept in a file of its folder.
 
 In the best run of each task: what each site restores, and the weights with which tokens are mixed.
 Of each architecture: what the model costs, and how long a training step takes. Torch is imported

@@ -1,1 +1,1 @@
-"""What is read off a model: rows with columns, each with an interval."""
+"""Measurements of a model: read-outs of its logits, each with an interval."""

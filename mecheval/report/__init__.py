@@ -1,1 +1,1 @@
-"""What we show: figures and a page, from result tables alone. No model is loaded here."""
+"""Figures and pages, made from result tables alone; no model is loaded here."""
