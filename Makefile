@@ -7,12 +7,20 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # one torch thread per process: two on a busy machine are many times slower than one
 export OMP_NUM_THREADS := 1
 
-.PHONY: demo test check fix docs bench guard torture slurm reproduce clean
+.PHONY: demo test test-long test-all check fix docs bench guard torture slurm reproduce clean
 
 demo: $(VENV)/ready
 	$(BIN)/mecheval demo
 
+# what a change can plausibly break: about as much CPU time as the demo
 test: $(VENV)/oracles
+	$(BIN)/python -m pytest -n 2 -m "not slow"
+
+# the long tests alone: kills at every write, Ray, learning, the site, the kept studies
+test-long: $(VENV)/oracles
+	$(BIN)/python -m pytest -n 2 -m slow
+
+test-all: $(VENV)/oracles
 	$(BIN)/python -m pytest -n 2
 
 check: $(VENV)/ready
@@ -31,7 +39,7 @@ docs: $(VENV)/docs
 bench: $(VENV)/oracles
 	$(BIN)/python -m benchmarks --json benchmarks/results.json --markdown benchmarks/README.md
 
-# a minute: whether an optimisation is lost
+# a minute: fails if an optimisation is lost
 guard: $(VENV)/ready
 	$(BIN)/python -m benchmarks guard
 
@@ -39,7 +47,7 @@ torture: $(VENV)/ready
 	$(BIN)/python tests/support/fault_injection.py --kills 1000
 	$(BIN)/python tests/sweeps/torture.py --kills 40
 
-# hours: every run behind docs/results, and what is made of them
+# hours: every run behind docs/results, and the pages made from them
 reproduce: $(VENV)/ready
 	PATH="$(CURDIR)/$(BIN):$$PATH" sh docs/results/reproduce.sh
 
@@ -60,7 +68,7 @@ $(VENV)/docs: $(VENV)/ready
 	$(BIN)/pip install --quiet --editable '.[docs]'
 	touch $@
 
-# other people's mixers and interventions, to be compared with, Ray and the site's builder: only tests and benchmarks need them
+# third-party mixers and interventions to compare with, Ray and the site's builder: for tests and benchmarks
 $(VENV)/oracles: $(VENV)/ready
 	$(BIN)/pip install --quiet --editable '.[oracles,ray,docs]'
 	touch $@

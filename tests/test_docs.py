@@ -31,7 +31,7 @@ GENERATED = runpy.run_path(str(DOCS / "generate.py"))
 LANGUAGES = ("python", "sh", "toml", "text")
 BLOCK = re.compile(r"^ *```(.*)\n((?:.*\n)*?) *```$", flags=re.MULTILINE)
 FILE = re.compile(r"# (\w+\.(?:py|toml))\n")
-MAKE = re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE)
+MAKE = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE)
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
 SWEPT = "runs/figure3-quick"
 SAYS = {  # by page, what its blocks print among other things
