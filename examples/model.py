@@ -1,7 +1,7 @@
 """A model that does not import mecheval: a GRU, then attention. A mapping names its sites.
 
 mecheval check examples/model.py:Small
-mecheval list sites examples/model.py:Small
+mecheval show sites examples/model.py:Small
 mecheval run recall:pairs=4,vocab=32 examples/model.py:Small \
     train.steps=300 train.batch=64 train.lr=3e-3 --out runs
 mecheval intervene runs/recall-Small-… --plugin examples/model.py:Small

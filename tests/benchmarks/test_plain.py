@@ -109,7 +109,7 @@ def test_the_work_of_attention_is_that_of_its_equation():
 
 
 def test_the_work_of_a_scan_is_counted_for_each_token_channel_and_state():
-    """With one state in place of sixteen, the work of the scan and of B and C shrinks."""
+    """One state in place of sixteen saves work in the scan and in B and C."""
     batch, d_inner, fewer = SMALL.batch, 32, 15
     tokens = batch * (2 * SMALL.pairs + 3)
     many, one = (
