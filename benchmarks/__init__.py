@@ -1,1 +1,1 @@
-"""Speed and memory of mecheval, as ratios measured in one run."""
+"""Benchmarks of the speed and memory of mecheval, as ratios measured in one run."""

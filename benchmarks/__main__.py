@@ -1,4 +1,4 @@
-"""`python -m benchmarks`: measure, show and keep the ratios."""
+"""`python -m benchmarks` measures and shows the ratios."""
 
 import sys
 

@@ -1,23 +1,23 @@
-"""What saving costs: one checkpoint as a share of the time between two."""
+"""Measure what saving costs: one checkpoint as a share of the time between two."""
 
 import tempfile
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-from benchmarks.measure import Times, interleaved
+from benchmarks.measure import Times, time_rounds
 from benchmarks.ratio import Job, Line
 from benchmarks.size import Size
-from benchmarks.steps import Arena
+from benchmarks.steps import Setup
 from mecheval.runs.checkpoint import Checkpoint, save_checkpoint
 from mecheval.runs.experiment import Settings
 from mecheval.runs.fit import prepared
 from mecheval.training.train import Training, train
 
-EVERY = Settings().save_every
+INTERVAL = Settings().save_every
 CAPTION = (
-    f"The wall time of saving weights and optimiser, synced to the disk, as a share of the {EVERY:g} seconds between "
-    "two checkpoints."
+    "The wall time of saving weights and optimiser, synced to the disk, as a share of the "
+    f"{INTERVAL:g} seconds between two checkpoints."
 )
 
 
@@ -27,19 +27,18 @@ def jobs(size: Size) -> Iterator[Job]:
 
 
 def lines(architecture: str, size: Size) -> Iterator[Line]:
-    saved = saving(Arena(architecture, size.width, size), size.rounds)
-    shares = [100 * ms / 1e3 / EVERY for ms in saved.wall]
-    spread = saved.spreads()
-    middle = 100 * spread["wall_ms"].median / 1e3 / EVERY
-    yield Line(
-        f"{architecture} d={size.width}", "training", middle, "%", min(shares), max(shares), spread
-    )
+    times = time_saving(Setup(architecture, size.width, size), size.rounds)
+    shares = [100 * ms / 1e3 / INTERVAL for ms in times.wall]
+    spreads = times.spreads()
+    share = 100 * spreads["wall_ms"].median / 1e3 / INTERVAL
+    what = f"{architecture} d={size.width}"
+    yield Line(what, "training", share, "%", min(shares), max(shares), spreads)
 
 
-def saving(arena: Arena, rounds: int) -> Times:
-    """Of a training that has made a step, so that the optimiser has something to save."""
-    batches = arena.batches
-    training = Training.start(arena.model(), batches.config)
+def time_saving(setup: Setup, rounds: int) -> Times:
+    """Train one step first, so that the optimiser has a state to save."""
+    batches = setup.batches
+    training = Training.start(setup.model(), batches.config)
     with prepared(Settings()), tempfile.TemporaryDirectory() as folder:
         next(train(training, batches.config, batches, lambda model: {"loss": 0.0}, every=10**9))
 
@@ -47,4 +46,4 @@ def saving(arena: Arena, rounds: int) -> Times:
             training.step += 1
             save_checkpoint(Path(folder), Checkpoint(training.tensors(), training.numbers()))
 
-        return interleaved({"save": save}, rounds)["save"]
+        return time_rounds({"save": save}, rounds)["save"]

@@ -1,24 +1,25 @@
-"""How fast documents are drawn, against three plain generators."""
+"""Measure how fast documents are drawn, against three plain generators."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
-from benchmarks.generators import Drawn, by_numpy, by_random, twin
-from benchmarks.measure import Times, interleaved
-from benchmarks.ratio import Job, Line, times_as_fast
+from benchmarks.generators import BuiltinTask, draw_by_numpy, draw_by_random, draw_by_twin
+from benchmarks.measure import Times, time_rounds
+from benchmarks.ratio import Job, Line, speedup
 from benchmarks.size import Size
 from mecheval.plugins import build_task
 
 CAPTION = (
-    "One document, drawn in a block of a whole training set. *twin*: the same documents by the pure twin, its "
-    "randomness in Python too; *random*: the same generator fed by Python's own `random`; *numpy*: a generator in the "
-    "manner usual in this field, numpy's `choice` for every draw."
+    "The time of one document, drawn in a block the size of a training set. *twin*: the reference "
+    "implementation, which draws the same documents with its random numbers in Python too; "
+    "*random*: the same generator with Python's `random`; *numpy*: a generator as is usual in this "
+    "field, with numpy's `choice` for every draw."
 )
-PLAIN: dict[str, Callable[[Drawn, int], None]] = {
-    "twin": twin,
-    "random": by_random,
-    "numpy": by_numpy,
+PLAIN: dict[str, Callable[[BuiltinTask, int], None]] = {
+    "twin": draw_by_twin,
+    "random": draw_by_random,
+    "numpy": draw_by_numpy,
 }
 
 
@@ -29,19 +30,18 @@ def jobs(size: Size) -> Iterator[Job]:
 
 def lines(name: str, size: Size) -> Iterator[Line]:
     task: Any = build_task(name)
-    times = contest(task, size)
+    times = time_generators(task, size)
     ours = times.pop("ours")
     for other, theirs in times.items():
-        yield times_as_fast(name, other, ours, theirs)
+        yield speedup(name, other, ours, theirs)
 
 
-def contest(task: Drawn, size: Size) -> dict[str, Times]:
-    """Of one document."""
-    slowly = {name: partial(draw, task, size.slowly) for name, draw in PLAIN.items()}
-    found = interleaved(
-        {"ours": partial(task.documents, 0, "train", 0, size.drawn), **slowly}, size.rounds
-    )
+def time_generators(task: BuiltinTask, size: Size) -> dict[str, Times]:
+    """Return the time of one document by each generator."""
+    plain = {name: partial(draw, task, size.slowly) for name, draw in PLAIN.items()}
+    ours = partial(task.documents, 0, "train", 0, size.drawn)
+    times = time_rounds({"ours": ours, **plain}, size.rounds)
     return {
-        name: times.each(size.drawn if name == "ours" else size.slowly)
-        for name, times in found.items()
+        name: total.divided_by(size.drawn if name == "ours" else size.slowly)
+        for name, total in times.items()
     }

@@ -1,4 +1,4 @@
-"""Evaluating a model, against a pass with all logits."""
+"""Measure the evaluation of a model, against a pass that computes all logits."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -6,11 +6,11 @@ from functools import partial
 import torch
 import torch.nn.functional as F
 
-from benchmarks.measure import Times, interleaved
-from benchmarks.plain import Ops, replaced, twins
-from benchmarks.ratio import Job, Line, times_as_fast
+from benchmarks.measure import Times, time_rounds
+from benchmarks.plain import Ops, replace_ops, twins
+from benchmarks.ratio import Job, Line, speedup
 from benchmarks.size import Size
-from benchmarks.steps import Arena
+from benchmarks.steps import Setup
 from mecheval.metrics.behaviour import BLOCK, behaviour
 from mecheval.models.inputs import Batch
 from mecheval.models.language_model import LanguageModel
@@ -19,8 +19,8 @@ from mecheval.runs.fit import prepared
 from mecheval.tasks.documents import Documents
 
 CAPTION = (
-    "Loss, accuracy and likelihood of dev documents. *all logits*: the same model with logits at every position; "
-    "*plain*: that, with every op by its `_ref` twin."
+    "Loss, accuracy and likelihood of dev documents. *all logits*: the same model with logits at "
+    "every position; *plain*: the same, with every op replaced by its `_ref` twin."
 )
 
 
@@ -30,35 +30,35 @@ def jobs(size: Size) -> Iterator[Job]:
 
 
 def lines(architecture: str, size: Size) -> Iterator[Line]:
-    times = contest(architecture, size, {"all logits": {}, "plain": twins()})
-    for name in list(times)[1:]:
-        yield times_as_fast(architecture, name, times["ours"], times[name])
+    times = time_evaluation(architecture, size, {"all logits": {}, "plain": twins()})
+    ours = times.pop("ours")
+    for name, theirs in times.items():
+        yield speedup(architecture, name, ours, theirs)
 
 
-def contest(architecture: str, size: Size, forms: dict[str, Ops]) -> dict[str, Times]:
-    arena = Arena(architecture, size.width, size)
-    model, docs = arena.model(), arena.task.documents(0, "dev", 0, size.evaluated)
-    plainly = {name: partial(plain_behaviour, model, docs, ops) for name, ops in forms.items()}
+def time_evaluation(architecture: str, size: Size, forms: dict[str, Ops]) -> dict[str, Times]:
+    setup = Setup(architecture, size.width, size)
+    model, docs = setup.model(), setup.task.documents(0, "dev", 0, size.evaluated)
+    plain = {name: partial(plain_behaviour, model, docs, ops) for name, ops in forms.items()}
     with prepared(Settings()):
-        return interleaved({"ours": partial(behaviour, model, docs), **plainly}, size.rounds)
+        return time_rounds({"ours": partial(behaviour, model, docs), **plain}, size.rounds)
 
 
 @torch.no_grad()
 def plain_behaviour(model: LanguageModel, docs: Documents, ops: Ops) -> dict[str, float]:
-    """The means of what `behaviour` finds."""
-    losses, right = [], []
+    """Return the means of the metrics that `behaviour` computes."""
+    losses, hits = [], []
     for start in range(0, len(docs), BLOCK):
         batch = Batch.of(docs[start : start + BLOCK])
-        with replaced(ops):
+        with replace_ops(ops):
             logits = model(batch.tokens)
-        asked = logits[torch.arange(len(logits))[:, None], batch.at]
-        losses.append(
-            F.cross_entropy(asked.transpose(1, 2), batch.answers, reduction="none").mean(dim=1)
-        )
-        right.append((asked.argmax(dim=-1) == batch.answers).float().mean(dim=1))
-    loss = torch.cat(losses)
+        at_queries = logits[torch.arange(len(logits))[:, None], batch.at]
+        loss = F.cross_entropy(at_queries.transpose(1, 2), batch.answers, reduction="none")
+        losses.append(loss.mean(dim=1))
+        hits.append((at_queries.argmax(dim=-1) == batch.answers).float().mean(dim=1))
+    document_losses = torch.cat(losses)
     return {
-        "loss": loss.mean().item(),
-        "accuracy": torch.cat(right).mean().item(),
-        "likelihood": (-loss).exp().mean().item(),
+        "loss": document_losses.mean().item(),
+        "accuracy": torch.cat(hits).mean().item(),
+        "likelihood": (-document_losses).exp().mean().item(),
     }

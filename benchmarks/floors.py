@@ -1,10 +1,10 @@
-"""What is asked of each ratio, by part, what is measured and against what. A line without a floor is for the record."""
+"""The floor of each ratio, by part, subject and contestant; a line without one has no verdict."""
 
 from benchmarks.ratio import Floor
 
 _STEPS = {"attention": 14, "base_conv": 10, "based": 10, "delta_net": 10, "h3": 5, "hyena": 6}
 _LINEAR = ("mamba", "delta_net", "hyena", "base_conv", "h3")
-# about half of what was measured: a busy machine does not get there, a lost optimisation does
+# about half of the measured ratio: a lost optimisation falls below that, a busy machine does not
 _GUARD = {
     ("attention d=64", "plain"): 4.5,
     ("base_conv d=64", "plain"): 8.0,
@@ -42,16 +42,16 @@ FLOORS: dict[tuple[str, str, str], Floor] = {
     **{("guard", *key): Floor(threshold) for key, threshold in _GUARD.items()},
 }
 
-LOSSES_APART = Floor(5e-6, "at most")  # of our losses and the plain form's: 5 decimals
-LOSSES_IN_DOUBLE = Floor(1e-9, "at most")
-CHECKPOINTS = Floor(2, "at most")  # per cent of the training time
+LOSS_DIFFERENCE = Floor(5e-6, "at most")  # 5 decimals
+LOSS_DIFFERENCE_IN_DOUBLE = Floor(1e-9, "at most")
+CHECKPOINT = Floor(2, "at most")  # per cent of the training time
 
 
 def floor_of(part: str, what: str, against: str) -> Floor | None:
     if part == "checkpoint":
-        return CHECKPOINTS
+        return CHECKPOINT
     if part == "steps" and against == "plain: losses":
-        return LOSSES_APART
+        return LOSS_DIFFERENCE
     if part == "steps" and against == "plain: float64":
-        return LOSSES_IN_DOUBLE
+        return LOSS_DIFFERENCE_IN_DOUBLE
     return FLOORS.get((part, what, against))

@@ -1,8 +1,8 @@
-"""Three plain generators of documents.
+"""Three plain generators of documents, by the random numbers they use.
 
-twin      the pure twin of `mecheval.tasks.reference`: the same documents, its randomness in Python too
-random    the same generator fed by Python's own `random`, whose words cost next to nothing
-numpy     a generator in the manner usual in this field: numpy's `choice` for every draw, all pairs examined
+twin      the reference implementation of the task: the same documents, in plain Python
+random    the same implementation with Python's `random`, which costs next to nothing
+numpy     a generator as is usual in this field: numpy's `choice` for every draw, all pairs examined
 """
 
 import random
@@ -16,10 +16,10 @@ from mecheval.tasks.philox import Stream, key_of
 from mecheval.tasks.recall import Recall
 from mecheval.tasks.treecall import Treecall
 
-Drawn = Recall | Treecall
+BuiltinTask = Recall | Treecall
 
 
-def twin(task: Drawn, n: int) -> None:
+def draw_by_twin(task: BuiltinTask, n: int) -> None:
     key = key_of(task.key, 0, "train")
     for i in range(n):
         attempt = 0
@@ -27,14 +27,14 @@ def twin(task: Drawn, n: int) -> None:
             attempt += 1
 
 
-def by_random(task: Drawn, n: int) -> None:
+def draw_by_random(task: BuiltinTask, n: int) -> None:
     rng: Any = PythonRandom(0)
     for _ in range(n):
         while task.reference(rng, "train") is None:
             pass
 
 
-def by_numpy(task: Drawn, n: int) -> None:
+def draw_by_numpy(task: BuiltinTask, n: int) -> None:
     rng = np.random.default_rng(0)
     draw: Any = numpy_recall if isinstance(task, Recall) else numpy_treecall
     for _ in range(n):
@@ -53,22 +53,15 @@ class PythonRandom(random.Random):
 def numpy_recall(task: Recall, rng: np.random.Generator) -> dict[str, Any]:
     half = task.vocab // 2
     keys, values = (rng.choice(half, size=task.pairs, replace=False) for _ in range(2))
-    tokens = [
-        1,
-        *(int(token) for pair in zip(3 + keys, 3 + half + values, strict=True) for token in pair),
-        2,
-    ]
-    asked = int(rng.integers(task.pairs))
-    tokens.append(tokens[1 + 2 * asked])
-    return {
-        "tokens": tokens,
-        "roles": {"key": 1 + 2 * asked, "value": 2 + 2 * asked},
-        "answer": tokens[2 + 2 * asked],
-    }
+    pairs = zip(3 + keys, 3 + half + values, strict=True)
+    tokens = [1, *(int(token) for pair in pairs for token in pair), 2]
+    key = 1 + 2 * int(rng.integers(task.pairs))
+    tokens.append(tokens[key])
+    return {"tokens": tokens, "roles": {"key": key, "value": key + 1}, "answer": tokens[key + 1]}
 
 
 def numpy_treecall(task: Treecall, rng: np.random.Generator) -> dict[str, Any] | None:
-    nodes = _derived(task, rng)
+    nodes = _derive(task, rng)
     if nodes is None:
         return None
     pairs = [
@@ -76,7 +69,7 @@ def numpy_treecall(task: Treecall, rng: np.random.Generator) -> dict[str, Any] |
         for parent in range(len(nodes))
         for child in range(len(nodes))
         if nodes[child]["parent"] is not None
-        and nodes[child]["parent"] == nodes[parent]["own"]
+        and nodes[child]["parent"] == nodes[parent]["head"]
         and not any(other["symbol"] == nodes[child]["symbol"] for other in nodes[child + 1 :])
     ]
     if len(nodes) < 3 or not pairs:
@@ -91,30 +84,31 @@ def numpy_treecall(task: Treecall, rng: np.random.Generator) -> dict[str, Any] |
     }
 
 
-def _derived(task: Treecall, rng: np.random.Generator) -> list[dict[str, Any]] | None:
-    """The symbols of a derivation, each with the head it is and the one above it; None if they are too many."""
+def _derive(task: Treecall, rng: np.random.Generator) -> list[dict[str, Any]] | None:
+    """Return the symbols of a derivation, or None if there are too many.
+
+    Each has the number of the head that it is, if any, and that of its parent.
+    """
     grammar = task.grammar
     nodes: list[dict[str, Any]] = []
-    stack: list[tuple[int, Any]] = [
-        (grammar.terminals + int(rng.integers(grammar.nonterminals)), None)
-    ]
+    start = grammar.terminals + int(rng.integers(grammar.nonterminals))
+    stack: list[tuple[int, Any]] = [(start, None)]
     heads = 0
     while stack:
         if len(nodes) > task.max_symbols:
             return None
         symbol, parent = stack.pop()
         if symbol < grammar.terminals:
-            own = None
+            head = None
             if symbol < 0:
-                symbol, (own, parent) = -1 - symbol, parent
-            nodes.append({"symbol": symbol, "own": own, "parent": parent})
+                symbol, (head, parent) = -1 - symbol, parent
+            nodes.append({"symbol": symbol, "head": head, "parent": parent})
             continue
         x = symbol - grammar.terminals
-        body = grammar.bodies[x][
-            rng.choice(len(grammar.bodies[x]), p=grammar.rule_probabilities(x))
-        ]
-        head = int(rng.choice(grammar.terminals, p=grammar.head_probabilities(x)))
-        stack.append((-1 - head, (heads, parent)))
+        rule = rng.choice(len(grammar.bodies[x]), p=grammar.rule_probabilities(x))
+        body = grammar.bodies[x][rule]
+        head_symbol = int(rng.choice(grammar.terminals, p=grammar.head_probabilities(x)))
+        stack.append((-1 - head_symbol, (heads, parent)))
         stack += [(child, heads) for child in reversed(body)]
         heads += 1
     return nodes

@@ -1,8 +1,12 @@
-"""Ratios that fall when an optimisation is lost, each with a threshold of about half of what it was: `make guard`.
+"""Measure ratios that fall when an optimisation is lost, with low floors: `make guard`.
 
-reads at the query alone     train steps, evaluation        cells stacked, from their layer on    grid
-compiled and chunked ops     train steps                    compiled documents                    documents
-fused AdamW                  AdamW                          no denormal numbers                   decayed numbers
+optimisation                              lines that fall without it
+reads at the query alone                  train steps, evaluation
+compiled and chunked ops                  train steps
+stacked cells that start at their layer   grid
+compiled documents                        documents
+fused AdamW                               AdamW
+flushed denormal numbers                  decayed numbers
 """
 
 from collections.abc import Callable, Iterator
@@ -11,12 +15,13 @@ from functools import partial
 
 import torch
 
-from benchmarks import documents, evaluation
-from benchmarks.measure import interleaved
+from benchmarks.documents import time_generators
+from benchmarks.evaluation import time_evaluation
+from benchmarks.measure import time_rounds
 from benchmarks.plain import twins
-from benchmarks.ratio import Job, Line, times_as_fast
+from benchmarks.ratio import Job, Line, speedup
 from benchmarks.size import Size
-from benchmarks.steps import Arena
+from benchmarks.steps import Setup
 from mecheval.interventions.interchange import interchange
 from mecheval.models.edits import put, take
 from mecheval.models.inputs import Batch
@@ -27,102 +32,92 @@ from mecheval.tasks.recall import Recall
 from mecheval.training.adamw import AdamW
 
 CAPTION = (
-    "Two rounds at most, with a batch of 16. The floor of each is about half of what it was: a busy machine keeps it, "
-    "a lost optimisation does not. AdamW and decayed numbers: 50 times."
+    "Two rounds at most, with a batch of 16. Each floor is about half of the ratio measured when "
+    "it was set: a busy machine does not lower a ratio that far, a lost optimisation does. AdamW "
+    "and decayed numbers: 50 times."
 )
 LIMITS = {"rounds": 2, "batch": 16, "slowly": 200, "evaluated": 128}  # a minute in all
-REPEATS = 50  # of what takes no millisecond
+REPEATS = 50  # of calls that take less than a millisecond
 ROLES = ("key", "value", "query")
 
 
 def jobs(size: Size) -> Iterator[Job]:
-    size = replace(size, **{name: min(getattr(size, name), most) for name, most in LIMITS.items()})
+    limits = {name: min(getattr(size, name), most) for name, most in LIMITS.items()}
+    size = replace(size, **limits)
     for architecture in size.architectures:
-        yield Job(architecture, partial(steps, architecture, size), weight=5)
-    for name, lines in (
-        ("evaluation", evaluated),
-        ("grid", grid),
-        ("AdamW", updates),
-        ("documents", drawn),
-    ):
-        yield Job(name, partial(lines, size), weight=3)
-    yield Job("denormals", partial(decayed, size))
+        yield Job(architecture, partial(step_lines, architecture, size), weight=5)
+    yield Job("evaluation", partial(evaluation_lines, size), weight=3)
+    yield Job("grid", partial(grid_lines, size), weight=3)
+    yield Job("AdamW", partial(optimiser_lines, size), weight=3)
+    yield Job("documents", partial(document_lines, size), weight=3)
+    yield Job("denormals", partial(denormal_lines, size))
 
 
-def steps(architecture: str, size: Size) -> Iterator[Line]:
-    arena = Arena(architecture, size.width, size)
-    yield _ratio(
-        f"{architecture} d={size.width}", "plain", arena.ours(), arena.plain(twins()), size
-    )
+def step_lines(architecture: str, size: Size) -> Iterator[Line]:
+    setup = Setup(architecture, size.width, size)
+    what = f"{architecture} d={size.width}"
+    yield _speedup(what, "plain", setup.ours(), setup.plain(twins()), size)
 
 
-def evaluated(size: Size) -> Iterator[Line]:
-    times = evaluation.contest("attention", size, {"all logits": {}})
-    yield times_as_fast("attention evaluated", "all logits", times["ours"], times["all logits"])
+def evaluation_lines(size: Size) -> Iterator[Line]:
+    times = time_evaluation("attention", size, {"all logits": {}})
+    yield speedup("attention evaluated", "all logits", times["ours"], times["all logits"])
 
 
-def drawn(size: Size) -> Iterator[Line]:
-    times = documents.contest(Recall(), size)
-    yield times_as_fast("recall documents", "twin", times["ours"], times["twin"])
+def document_lines(size: Size) -> Iterator[Line]:
+    times = time_generators(Recall(), size)
+    yield speedup("recall documents", "twin", times["ours"], times["twin"])
 
 
-def grid(size: Size) -> Iterator[Line]:
-    """Every site of the stream and role, against a whole pass with all logits for each cell."""
-    arena = Arena("attention", size.width, size)
-    model, task, n = arena.model().requires_grad_(False), arena.task, size.batch
+def grid_lines(size: Size) -> Iterator[Line]:
+    """Compare a grid with one pass per cell that computes all logits."""
+    setup = Setup("attention", size.width, size)
+    model, task, n = setup.model().requires_grad_(False), setup.task, size.batch
     names = [name for name in sites(model) if name.endswith(("block_in", "mixer_out"))]
     docs = task.documents(0, "test", 0, n)
-    clean, wrong = (Batch.of(found) for found in (docs, task.corrupt(docs, "key", 0).documents))
+    clean, corrupt = Batch.of(docs), Batch.of(task.corrupt(docs, "key", 0).documents)
 
     def cell_by_cell() -> None:
-        with record(model, names) as seen:
+        with record(model, names) as activations:
             model(clean.tokens)
         for name in names:
             for role in ROLES:
                 where = torch.from_numpy(docs.roles[role]).long()
-                value = take(seen[name], where, 1)
+                value = take(activations[name], where, 1)
                 with patch(model, {name: put(value, where)}):
-                    model(wrong.tokens)[torch.arange(n), wrong.at[:, 0]].softmax(dim=-1)
+                    model(corrupt.tokens)[torch.arange(n), corrupt.at[:, 0]].softmax(dim=-1)
 
     ours = partial(interchange, model, task, names, ROLES, corrupt="key", documents=n)
-    yield _ratio("attention grid", "cell by cell", ours, cell_by_cell, size)
+    yield _speedup("attention grid", "cell by cell", ours, cell_by_cell, size)
 
 
-def updates(size: Size) -> Iterator[Line]:
-    """The optimiser alone."""
-    arena = Arena("attention", size.width, size)
-    ours, theirs = arena.model(), arena.model()
+def optimiser_lines(size: Size) -> Iterator[Line]:
+    setup = Setup("attention", size.width, size)
+    ours, theirs = setup.model(), setup.model()
     for model in (ours, theirs):
         for weight in model.parameters():
             weight.grad = torch.ones_like(weight)
+    fused = AdamW(ours.parameters(), 1e-3)
     default = torch.optim.AdamW(theirs.parameters(), lr=1e-3, weight_decay=0.0)
-    fused, plain = (
-        partial(_updated, optimiser) for optimiser in (AdamW(ours.parameters(), 1e-3), default)
-    )
-    yield _ratio("AdamW", "torch's default", fused, plain, size)
+    updates = partial(_repeat, fused.step), partial(_repeat, default.step)
+    yield _speedup("AdamW", "torch's default", *updates, size)
 
 
-def _updated(optimiser: AdamW | torch.optim.AdamW) -> None:
-    for _ in range(REPEATS):
-        optimiser.step()
-
-
-def decayed(size: Size) -> Iterator[Line]:
-    """Numbers too small to be normal, which must be as quick as others. Divided, since some processors multiply both
-    alike."""
+def denormal_lines(size: Size) -> Iterator[Line]:
+    """Divide numbers too small to be normal: some processors multiply them as fast as others."""
     tiny, normal = torch.full((2**18,), 1e-40), torch.ones(2**18)
-    ours, theirs = (partial(_divided, numbers) for numbers in (tiny, normal))
-    yield _ratio("decayed numbers", "normal numbers", ours, theirs, size)
+    ours, theirs = partial(_repeat, lambda: tiny / 3), partial(_repeat, lambda: normal / 3)
+    yield _speedup("decayed numbers", "normal numbers", ours, theirs, size)
 
 
-def _divided(numbers: torch.Tensor) -> None:
+def _repeat(call: Callable[[], object]) -> None:
     for _ in range(REPEATS):
-        numbers / 3
+        call()
 
 
-def _ratio(
+def _speedup(
     what: str, against: str, ours: Callable[[], object], theirs: Callable[[], object], size: Size
 ) -> Line:
     with prepared(Settings()):
-        times = interleaved({"ours": ours, "theirs": theirs}, size.rounds)
-    return times_as_fast(what, against, times["ours"], times["theirs"])
+        times = time_rounds({"ours": ours, "theirs": theirs}, size.rounds)
+    return speedup(what, against, times["ours"], times["theirs"])

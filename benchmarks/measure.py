@@ -1,6 +1,7 @@
-"""Interleaved rounds: every contestant in every round, CPU and wall time, the median and the spread of each.
+"""Time contestants in interleaved rounds: CPU and wall time, with median and range.
 
-A contestant runs twice in a round and the second time counts: the first has the heap that the one before it left.
+Every contestant runs twice in every round, and only the second run counts: the first one still
+has the heap that the previous contestant left.
 """
 
 import resource
@@ -21,20 +22,20 @@ class Spread:
         return cls(statistics.median(values), min(values), max(values))
 
 
-def once(kind: str, value: float) -> dict[str, Spread]:
-    """What was measured a single time."""
+def single(kind: str, value: float) -> dict[str, Spread]:
+    """Return the spread of a value that was measured once."""
     return {kind: Spread.of([value])}
 
 
 @dataclass(frozen=True)
 class Times:
-    """Milliseconds of each round."""
+    """The milliseconds of each round."""
 
     cpu: tuple[float, ...]
     wall: tuple[float, ...]
 
-    def each(self, number: int) -> "Times":
-        """Of one, where a round made so many."""
+    def divided_by(self, number: int) -> "Times":
+        """Return the times of one item, where each round processed `number` of them."""
         return Times(tuple(t / number for t in self.cpu), tuple(t / number for t in self.wall))
 
     def spreads(self) -> dict[str, Spread]:
@@ -42,24 +43,24 @@ class Times:
 
 
 def cpu_seconds() -> float:
-    """Of this process and of its children that have ended."""
+    """Return the CPU time of this process and of its children that have ended."""
     children = resource.getrusage(resource.RUSAGE_CHILDREN)
     return time.process_time() + children.ru_utime + children.ru_stime
 
 
-def timed(run: Callable[[], object]) -> tuple[float, float]:
-    """Milliseconds of CPU and of wall."""
+def time_call(run: Callable[[], object]) -> tuple[float, float]:
+    """Return the milliseconds of CPU and of wall time."""
     wall, cpu = time.perf_counter(), cpu_seconds()
     run()
     return (cpu_seconds() - cpu) * 1e3, (time.perf_counter() - wall) * 1e3
 
 
-def interleaved(contestants: Mapping[str, Callable[[], object]], rounds: int) -> dict[str, Times]:
+def time_rounds(contestants: Mapping[str, Callable[[], object]], rounds: int) -> dict[str, Times]:
     for run in contestants.values():
         run()  # compile, and fill the caches
-    found: dict[str, list[tuple[float, float]]] = {name: [] for name in contestants}
+    times: dict[str, list[tuple[float, float]]] = {name: [] for name in contestants}
     for _ in range(rounds):
         for name, run in contestants.items():
             run()
-            found[name].append(timed(run))
-    return {name: Times(*zip(*times, strict=True)) for name, times in found.items()}
+            times[name].append(time_call(run))
+    return {name: Times(*zip(*calls, strict=True)) for name, calls in times.items()}

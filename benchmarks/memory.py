@@ -1,22 +1,22 @@
-"""Peak memory of a train step, against the plain form's, each in a process of its own."""
+"""Measure the peak memory of a train step, against the plain form, each in a process of its own."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from functools import partial
 from typing import Any
 
-from benchmarks.isolated import apart, forget_peak, memory_mb, peak_mb
-from benchmarks.measure import once
-from benchmarks.plain import twins
+from benchmarks.isolated import memory_mb, peak_mb, reset_peak, run_isolated
+from benchmarks.measure import single
+from benchmarks.plain import Ops, twins
 from benchmarks.ratio import Job, Line
 from benchmarks.size import Size
-from benchmarks.steps import Arena
+from benchmarks.steps import Setup, Step
 from mecheval.runs.experiment import Settings
 from mecheval.runs.fit import prepared
 
 CAPTION = (
-    "Resident memory that a model and its train steps add to a process that has imported everything: how many times as "
-    "much the plain form takes. Largest of three steps."
+    "The resident memory that a model and its train steps add to a process that has imported "
+    "everything: how many times as much the plain form takes. The peak over three steps."
 )
 STEPS = 3
 
@@ -27,26 +27,32 @@ def jobs(size: Size) -> Iterator[Job]:
 
 
 def lines(architecture: str, size: Size) -> Iterator[Line]:
-    given = {"architecture": architecture, "size": asdict(size)}
-    ours, theirs = (apart(added, form=form, **given)["mb"] for form in ("ours", "plain"))
+    arguments = {"architecture": architecture, "size": asdict(size)}
+    ours, theirs = (
+        run_isolated(added_memory, form=form, **arguments)["mb"] for form in ("ours", "plain")
+    )
     what = f"{architecture} d={size.width}"
-    yield Line(what, "plain", theirs / ours, ours=once("mb", ours), theirs=once("mb", theirs))
+    yield Line(what, "plain", theirs / ours, ours=single("mb", ours), theirs=single("mb", theirs))
 
 
-def added(architecture: str, form: str, size: Mapping[str, Any]) -> dict[str, float]:
-    """Megabytes of a model and its steps, at most."""
-    sized = Size.of(size)
-    arena, plain = Arena(architecture, sized.width, sized), twins()
+def added_memory(architecture: str, form: str, size: Mapping[str, Any]) -> dict[str, float]:
+    """Return the peak of the megabytes that a model and its steps add."""
+    loaded_size = Size.of(size)
+    ops = twins()  # in both forms, so that both have imported every op
     with prepared(Settings()):
-        small(architecture).plain(plain)() if form == "plain" else small(architecture).ours()()
+        _step(small_setup(architecture), form, ops)()
         before = memory_mb()
-        forget_peak()
-        step = arena.plain(plain) if form == "plain" else arena.ours()
+        reset_peak()
+        step = _step(Setup(architecture, loaded_size.width, loaded_size), form, ops)
         for _ in range(STEPS):
             step()
     return {"mb": peak_mb() - before}
 
 
-def small(architecture: str) -> Arena:
-    """A step of it loads and compiles whatever is needed, and leaves no memory behind."""
-    return Arena(architecture, 8, Size(batch=1, pairs=2, vocab=16))
+def _step(setup: Setup, form: str, ops: Ops) -> Step:
+    return setup.plain(ops) if form == "plain" else setup.ours()
+
+
+def small_setup(architecture: str) -> Setup:
+    """Return a setup whose step compiles all that is needed and leaves no memory behind."""
+    return Setup(architecture, 8, Size(batch=1, pairs=2, vocab=16))

@@ -1,7 +1,8 @@
-"""The plain form of a train step: what the authors' code does.
+"""The plain form of a train step, which computes what the authors' code computes.
 
-Logits at all positions, cross-entropy over all of them with the label −100 where nothing is asked, torch's default
-AdamW, every op by its `*_ref` twin. Linear attention writes its features out.
+It has logits at all positions, cross-entropy over all of them with the label −100 at tokens that
+are no query, torch's default AdamW, and the `*_ref` twin of every op. Linear attention computes its
+features explicitly.
 """
 
 import itertools
@@ -25,51 +26,47 @@ from mecheval.models.ops.short_conv import short_conv
 from mecheval.models.registries import mixers
 from mecheval.training.batches import Batches
 
-Op = Callable[..., Any]  # of tensors, to one or several
-Ops = Mapping[Op, Op]  # a form of each op in place of our own
+Op = Callable[..., Any]
+Ops = Mapping[Op, Op]  # from an op of mecheval to its replacement
 IGNORED = -100
 
 
 def twins() -> dict[Op, Op]:
-    """Every op of ours with its plain form."""
-    found: dict[Op, Op] = {mixing_weights: _mixing_weights}
+    """Return every op of mecheval with its plain form."""
+    pairs: dict[Op, Op] = {mixing_weights: _mixing_weights}
     for info in pkgutil.iter_modules(ops_room.__path__, f"{ops_room.__name__}."):
         names = {} if info.ispkg else vars(import_module(info.name))
-        found |= {
-            names[name]: _without_backend(names[f"{name}_ref"])
-            for name in names
-            if f"{name}_ref" in names
-        }
-    return found
+        for name in names:
+            if f"{name}_ref" in names:
+                pairs[names[name]] = _without_backend(names[f"{name}_ref"])
+    return pairs
 
 
 def usual_convolutions() -> dict[Op, Op]:
-    """As zoology and most others write them: by torch's conv1d and by its FFT."""
+    """Return the convolutions as zoology and most others write them: torch's conv1d and FFT."""
     return {short_conv: conv1d, long_conv: fft_conv}
 
 
 def published() -> dict[Op, Op]:
+    """Return the op for which state-spaces/mamba publishes a reference."""
     return {selective_scan: _without_backend(published_scan)}
 
 
 @contextmanager
-def replaced(ops: Ops) -> Iterator[None]:
-    """Other ops, for a while, in every module of the models that calls them."""
+def replace_ops(ops: Ops) -> Iterator[None]:
+    """Replace ops, inside the `with`, in every module of the models that calls them."""
     for name in mixers.names():
-        mixers.get(name)  # all are imported, so that none is missed
-    by_identity = {id(ours): other for ours, other in ops.items()}
-    modules = [
-        module for name, module in sys.modules.items() if name.startswith("mecheval.models.")
-    ]
-    places = [
-        (module, name, ours)
-        for module in modules
-        for name, ours in vars(module).items()
-        if id(ours) in by_identity
-    ]
+        mixers.get(name)  # imports all of them, so that none is missed
+    replacements = {id(ours): other for ours, other in ops.items()}
+    places = []
+    for module_name, module in list(sys.modules.items()):
+        if module_name.startswith("mecheval.models."):
+            for name, value in vars(module).items():
+                if id(value) in replacements:
+                    places.append((module, name, value))
     try:
         for module, name, ours in places:
-            setattr(module, name, by_identity[id(ours)])
+            setattr(module, name, replacements[id(ours)])
         yield
     finally:
         for module, name, ours in places:
@@ -82,20 +79,22 @@ def plain_step(
     batches: Batches,
     ops: Ops,
 ) -> Callable[[], float]:
-    """Trains once on the next batch and tells the loss. `logits` are those of all positions."""
+    """Return a function that trains on the next batch and returns the loss.
+
+    `logits` computes those of all positions.
+    """
     parameters, numbers = list(weights), itertools.count()
     optimiser = torch.optim.AdamW(parameters, lr=batches.config.lr, weight_decay=0.0)
 
     def step() -> float:
         batch = Batch.of(batches[next(numbers)])
         labels = torch.full_like(batch.tokens, IGNORED).scatter(1, batch.at, batch.answers)
-        with replaced(ops):
+        with replace_ops(ops):
             loss = F.cross_entropy(logits(batch.tokens).flatten(0, 1), labels.flatten())
             optimiser.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
-        torch.nn.utils.get_total_norm(
-            [weight.grad for weight in parameters if weight.grad is not None]
-        )
+        gradients = [weight.grad for weight in parameters if weight.grad is not None]
+        torch.nn.utils.get_total_norm(gradients)
         optimiser.step()
         return loss.item()
 
@@ -103,8 +102,11 @@ def plain_step(
 
 
 def published_scan(x: Tensor, dt: Tensor, A: Tensor, B: Tensor, C: Tensor, D: Tensor) -> Tensor:
-    """The sequential reference as state-spaces/mamba publishes it: channels before time, exp(dt A) and dt B x of all
-    tokens first, then a loop over their slices. The gradient of each slice is as large as the table."""
+    """Compute the scan as the sequential reference of state-spaces/mamba does.
+
+    Channels come before time; exp(dt A) and dt B x of all tokens are computed first, then a loop
+    runs over their slices. The gradient of each slice is as large as the table.
+    """
     x, dt, B, C = (tensor.transpose(1, 2) for tensor in (x, dt, B, C))
     decay = torch.exp(torch.einsum("bdt,dn->bdtn", dt, A))
     written = torch.einsum("bdt,bnt,bdt->bdtn", dt, B, x)
@@ -122,9 +124,8 @@ def conv1d(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 
 def fft_conv(x: Tensor, k: Tensor) -> Tensor:
     size = 2 * len(k)
-    return torch.fft.irfft(torch.fft.rfft(x.mT, n=size) * torch.fft.rfft(k.t(), n=size), n=size)[
-        ..., : len(k)
-    ].mT
+    product = torch.fft.rfft(x.mT, n=size) * torch.fft.rfft(k.t(), n=size)
+    return torch.fft.irfft(product, n=size)[..., : len(k)].mT
 
 
 def _mixing_weights(q: Tensor, k: Tensor) -> Tensor:

@@ -1,5 +1,8 @@
-"""The same interventions by pyvene, driven as the paper's authors drive it: a model for each component and layer, and
-for each role a call that runs the clean, the corrupt and the patched documents, with all logits."""
+"""Compute a grid of interventions by pyvene, as the paper's authors use it.
+
+Each component of a layer has a pyvene model, and each role a call that runs the clean, the corrupt
+and the patched documents with all logits.
+"""
 
 import copy
 from collections.abc import Iterator, Sequence
@@ -10,49 +13,46 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from benchmarks.rivals import package
+from benchmarks.rivals import load_package
 from mecheval.models.language_model import LanguageModel
 from mecheval.models.site import sites as all_sites
 from mecheval.tasks.documents import Documents
 
-BATCH = 64  # documents in one of the authors' evaluation steps, of which they took five
+BATCH = 64  # documents of an evaluation step of the authors, who take five
 COMPONENTS = ("block_in", "block_out", "mixer_in", "mixer_out", "mlp_in", "mlp_out")
 
 
 def component_sites(model: LanguageModel) -> list[str]:
-    """Six for each layer, or four where there is no MLP."""
-    return [
-        name
-        for name in all_sites(model)
-        if name.startswith("blocks.") and name.endswith(COMPONENTS)
-    ]
+    """Return the six sites of each layer, or the four of one without an MLP."""
+    names = [name for name in all_sites(model) if name.startswith("blocks.")]
+    return [name for name in names if name.endswith(COMPONENTS)]
 
 
 @torch.no_grad()
 def pyvene_cells(
     model: LanguageModel,
     clean: Documents,
-    wrong: Documents,
+    corrupt: Documents,
     sites: Sequence[str],
     roles: Sequence[str],
 ) -> Iterator[tuple[str, str, Float[Tensor, "documents vocab"]]]:
-    """Logits at the query for every site and role, the clean activation put into the corrupt run."""
-    pyvene = package("pyvene")
-    own: Any = copy.deepcopy(model)  # pyvene removes hooks that are not its own
-    own.device = model.embedding.weight.device  # … and asks for this
+    """Yield site, role and logits at the query, with a clean activation in the corrupt run."""
+    pyvene = load_package("pyvene")
+    patched_model: Any = copy.deepcopy(model)  # pyvene removes the hooks of others
+    patched_model.device = model.embedding.weight.device  # pyvene reads it
     outputs = pyvene.models.constants.CONST_OUTPUT_HOOK
     pyvene.type_to_module_mapping[LanguageModel] = {
         name: (f"blocks[%s].{name}", outputs) for name in COMPONENTS
     }
     pyvene.type_to_dimension_mapping[LanguageModel] = {name: ("d_model",) for name in COMPONENTS}
-    base, source = ({"tokens": torch.from_numpy(docs.tokens).long()} for docs in (wrong, clean))
+    base, source = ({"tokens": torch.from_numpy(docs.tokens).long()} for docs in (corrupt, clean))
     rows = torch.arange(len(clean))
+    queries = torch.from_numpy(np.ascontiguousarray(clean.queries[:, 0])).long()
     for site in sites:
         _, layer, component = site.split(".")
-        config = pyvene.IntervenableConfig(
-            {"layer": int(layer), "component": component, "unit": "pos"}
-        )
-        intervenable: Any = pyvene.IntervenableModel(config, model=own)
+        component_config = {"layer": int(layer), "component": component, "unit": "pos"}
+        config = pyvene.IntervenableConfig(component_config)
+        intervenable: Any = pyvene.IntervenableModel(config, model=patched_model)
         intervenable.disable_model_gradients()
         for role in roles:
             where = [[[int(position)] for position in clean.roles[role]]]
@@ -62,9 +62,5 @@ def pyvene_cells(
                 unit_locations={"sources->base": (where, where)},
                 output_original_output=True,
             )
-            yield (
-                site,
-                role,
-                patched[rows, torch.from_numpy(np.ascontiguousarray(clean.queries[:, 0])).long()],
-            )
+            yield site, role, patched[rows, queries]
         intervenable._cleanup_states()

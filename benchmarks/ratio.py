@@ -1,4 +1,4 @@
-"""A line of a table: one ratio, what it is of, and the floor it is held to."""
+"""Define a line of a table: one ratio, its subject, and the floor it is held to."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
@@ -14,16 +14,18 @@ class Floor:
     value: int | float
     sense: Literal["at least", "at most"] = "at least"
 
-    def verdict(self, found: int | float) -> str:
+    def verdict(self, ratio: int | float) -> str:
         if self.sense == "at least":
-            return "ok" if found >= self.value else "below"
-        return "ok" if found <= self.value else "above"
+            return "ok" if ratio >= self.value else "below"
+        return "ok" if ratio <= self.value else "above"
 
 
 @dataclass(frozen=True)
 class Line:
-    """`ours` and `theirs` by what was measured (`cpu_ms`, `wall_ms`, `mb`). A line without a ratio was skipped, and its
-    note says why."""
+    """A ratio, with the measurements behind it by kind (`cpu_ms`, `wall_ms`, `mb`).
+
+    A line without a ratio was skipped, and its note gives the reason.
+    """
 
     what: str
     against: str
@@ -36,44 +38,42 @@ class Line:
     note: str = ""
 
     def record(self, floor: Floor | None) -> dict[str, Any]:
-        """As JSON keeps it, with the floor and whether it is kept."""
+        """Return the line as JSON data, with its floor and verdict."""
         verdict = floor.verdict(self.ratio) if floor and self.ratio is not None else None
         return {**asdict(self), "floor": asdict(floor) if floor else None, "verdict": verdict}
 
 
 @dataclass(frozen=True)
 class Job:
-    """Some lines of a part, measured together. `weight` is about how many seconds they take."""
+    """Some lines of a part that are measured together; `weight` is about their time in seconds."""
 
     name: str
     run: Callable[[], Iterable[Line]]
     weight: int | float = 1
 
 
-def times_as_fast(what: str, against: str, ours: Times, theirs: Times, note: str = "") -> Line:
-    """By CPU time: their median over ours, and the same of every round."""
-    return _ratio(what, against, theirs.cpu, ours.cpu, ours, theirs, note)
+def speedup(what: str, against: str, ours: Times, theirs: Times) -> Line:
+    """Return the ratio of their CPU time to ours: of the medians, and its range over the rounds."""
+    return _ratio(what, against, ours, theirs, theirs.cpu, ours.cpu)
 
 
-def share_of(what: str, against: str, ours: Times, theirs: Times) -> Line:
-    """Our CPU time as a part of theirs."""
-    return _ratio(what, against, ours.cpu, theirs.cpu, ours, theirs, "")
+def cpu_share(what: str, against: str, ours: Times, theirs: Times) -> Line:
+    """Return the ratio of our CPU time to theirs."""
+    return _ratio(what, against, ours, theirs, ours.cpu, theirs.cpu)
 
 
 def _ratio(
     what: str,
     against: str,
-    top: tuple[float, ...],
-    bottom: tuple[float, ...],
     ours: Times,
     theirs: Times,
-    note: str,
+    top: tuple[float, ...],
+    bottom: tuple[float, ...],
 ) -> Line:
     rounds = [a / b for a, b in zip(top, bottom, strict=True)]
     ratio = Spread.of(top).median / Spread.of(bottom).median
-    return Line(
-        what, against, ratio, "×", min(rounds), max(rounds), ours.spreads(), theirs.spreads(), note
-    )
+    spreads = ours.spreads(), theirs.spreads()
+    return Line(what, against, ratio, "×", min(rounds), max(rounds), *spreads)
 
 
 def skipped(what: str, against: str, reason: str) -> Line:

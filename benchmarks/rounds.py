@@ -1,95 +1,96 @@
-"""Interleaved rounds of contestants that each have a process of their own, so that nobody has another's heap.
+"""Time contestants in interleaved rounds, each in a process of its own, so that no heap is shared.
 
-A heap that others have warmed keeps memory which who has large temporaries would otherwise fetch from the system in
-every step: the published scan of Mamba (d = 64) takes 107,000 page faults in its own process, 77,000 in a common one.
+A shared heap helps contestants with large temporaries: it keeps memory that they would otherwise
+request from the system in every step. The published scan of Mamba (d = 64) causes 107,000 page
+faults in its own process and 77,000 in a shared one.
 
-python -m benchmarks.rounds MODULE:FUNCTION '{"argument": 1}'     makes one; measures it for every line of its input
+python -m benchmarks.rounds MODULE:FUNCTION '{"argument": 1}'     builds one; every line of its
+input starts a measurement
 """
 
 import contextlib
 import json
-import os
 import statistics
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from importlib import import_module
 from typing import Any
 
-from benchmarks.measure import Times, timed
+from benchmarks.isolated import command, one_thread, parse_command, process_error
+from benchmarks.measure import Times, time_call
 from benchmarks.rivals import Missing
-from mecheval.core.errors import RunFailed
 from mecheval.runs.experiment import Settings
 from mecheval.runs.fit import prepared
 
 ROUND_MS = 500
 Run = Callable[[], object]
-Make = Callable[..., Run]  # of JSON and a name
+Build = Callable[..., Run]  # its arguments are JSON, `name` among them
+Reply = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Contest:
-    """Of those that are here the times, and what each returned of its last run before the rounds, if that is a number;
-    of the others why they are not."""
+    """The results by contestant: `values` are the numbers that the last warm-up runs returned,
+    `missing` the reasons why a contestant could not run."""
 
     times: dict[str, Times]
     values: dict[str, float]
-    absent: dict[str, str]
+    missing: dict[str, str]
 
 
-def contest(make: Make, names: Sequence[str], rounds: int, warm: int = 1, **given: Any) -> Contest:
-    """`make(name=…, **given)` of each name, run `warm` times before the first round."""
+def run_contest(
+    build: Build, names: Sequence[str], rounds: int, warmup: int = 1, **arguments: Any
+) -> Contest:
+    """Time `build(name=…, **arguments)` for each name, after `warmup` runs of each."""
     with contextlib.ExitStack() as stack:
-        asked = {
-            name: stack.enter_context(_started(make, {**given, "name": name})) for name in names
-        }
-        first = {name: ask(warm) for name, ask in asked.items()}
-        absent = {name: found["missing"] for name, found in first.items() if "missing" in found}
-        values = {name: found["value"] for name, found in first.items() if "value" in found}
-        present = [name for name in names if name not in absent]
-        taken = [{name: asked[name](1)["ms"] for name in present} for _ in range(rounds)]
-    return Contest(
-        {name: Times(*zip(*(own[name] for own in taken), strict=True)) for name in present},
-        values,
-        absent,
-    )
+        requests = {}
+        for name in names:
+            process = _start(build, {**arguments, "name": name})
+            requests[name] = stack.enter_context(process)
+        first = {name: request(warmup) for name, request in requests.items()}
+        missing = {name: reply["missing"] for name, reply in first.items() if "missing" in reply}
+        values = {name: reply["value"] for name, reply in first.items() if "value" in reply}
+        calls: dict[str, list[tuple[float, float]]]
+        calls = {name: [] for name in names if name not in missing}
+        for _ in range(rounds):
+            for name in calls:
+                calls[name].append(requests[name](1)["ms"])
+    times = {name: Times(*zip(*rounds_ms, strict=True)) for name, rounds_ms in calls.items()}
+    return Contest(times, values, missing)
 
 
 @contextlib.contextmanager
-def _started(make: Make, given: dict[str, Any]) -> Iterator[Callable[[int], dict[str, Any]]]:
-    """How to tell a contestant to run so many times, or for a round, and hear its answer."""
-    command = [
-        sys.executable,
-        "-m",
-        __name__,
-        f"{make.__module__}:{make.__qualname__}",
-        json.dumps(given),
-    ]
-    pipe, environment = subprocess.PIPE, {**os.environ, "OMP_NUM_THREADS": "1"}
+def _start(build: Build, arguments: dict[str, Any]) -> Iterator[Callable[[int], Reply]]:
+    """Start a contestant; yield a function that requests runs and returns the reply."""
+    pipe = subprocess.PIPE
     with (
-        tempfile.TemporaryFile("w+") as said,
+        tempfile.TemporaryFile("w+") as stderr,
         subprocess.Popen(
-            command, stdin=pipe, stdout=pipe, stderr=said, text=True, env=environment
+            command(__name__, build, arguments),
+            stdin=pipe,
+            stdout=pipe,
+            stderr=stderr,
+            text=True,
+            env=one_thread(),
         ) as process,
     ):
         assert process.stdin
         assert process.stdout
-        requests, answered = process.stdin, process.stdout
+        requests, replies = process.stdin, process.stdout
 
-        def ask(times: int) -> dict[str, Any]:
+        def request(runs: int) -> Reply:
             with contextlib.suppress(BrokenPipeError):
-                print(times, file=requests, flush=True)
-            if line := answered.readline():
-                found: dict[str, Any] = json.loads(line)
-                return found
-            said.seek(0)
-            last = said.read().strip().splitlines()[-1:] or [f"exit code {process.wait()}"]
-            raise RunFailed(f"{given['name']} failed in its process: {last[0]}")
+                print(runs, file=requests, flush=True)
+            if line := replies.readline():
+                reply: Reply = json.loads(line)
+                return reply
+            stderr.seek(0)
+            raise process_error(arguments["name"], stderr.read(), process.wait())
 
         try:
-            yield ask
+            yield request
         finally:
             process.kill()
             with contextlib.suppress(BrokenPipeError):
@@ -97,41 +98,42 @@ def _started(make: Make, given: dict[str, Any]) -> Iterator[Callable[[int], dict
 
 
 def main(arguments: list[str]) -> None:
-    """We have the process as a run has it, others as they find it."""
-    place, given = arguments[0], json.loads(arguments[1])
-    module, _, function = place.partition(":")
-    out, process = (
-        sys.stdout,
-        prepared(Settings()) if given["name"] == "ours" else contextlib.nullcontext(),
-    )
-    with contextlib.redirect_stdout(sys.stderr), process:  # others may print
-        for answer in answers(getattr(import_module(module), function), given, sys.stdin):
-            print(json.dumps(answer), file=out, flush=True)
+    """Prepare the process as for a run if the contestant is ours, and leave it alone otherwise."""
+    stdout = sys.stdout
+    with contextlib.redirect_stdout(sys.stderr):  # keeps stdout free of what packages print
+        build, options = parse_command(arguments)
+        ours = options["name"] == "ours"
+        with prepared(Settings()) if ours else contextlib.nullcontext():
+            for reply in replies(build, options, sys.stdin):
+                print(json.dumps(reply), file=stdout, flush=True)
 
 
-def answers(make: Make, given: dict[str, Any], asked: Iterator[str]) -> Iterator[dict[str, Any]]:
-    """To the first request the value of the last run, then the milliseconds of one in a round."""
-    warm = int(next(asked))
+def replies(build: Build, arguments: dict[str, Any], requests: Iterator[str]) -> Iterator[Reply]:
+    """Reply to the first request with the value of the last run, to the others with a time."""
+    warmup = int(next(requests))
     try:
-        run = make(**given)
+        run = build(**arguments)
     except Missing as error:
         yield {"missing": str(error)}
         return
-    value = [run() for _ in range(warm)][-1]
+    value = [run() for _ in range(warmup)][-1]
     yield {"value": value} if isinstance(value, float) else {}
-    for _ in asked:
-        yield {"ms": one_of_many(run)}
+    for _ in requests:
+        yield {"ms": median_ms(run)}
 
 
-def one_of_many(run: Run) -> list[float]:
-    """The medians of CPU and of wall time over half a second, or of the second run if that is longer."""
+def median_ms(run: Run) -> list[float]:
+    """Return the median CPU and wall time of the runs in half a second.
+
+    The first run is not timed, and one that takes longer is timed once.
+    """
     run()
-    taken = [timed(run)]
-    wall = taken[0][1]
+    calls = [time_call(run)]
+    wall = calls[0][1]
     while wall < ROUND_MS:
-        taken.append(timed(run))
-        wall += taken[-1][1]
-    return [statistics.median(kind) for kind in zip(*taken, strict=True)]
+        calls.append(time_call(run))
+        wall += calls[-1][1]
+    return [statistics.median(kind) for kind in zip(*calls, strict=True)]
 
 
 if __name__ == "__main__":

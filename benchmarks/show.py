@@ -1,4 +1,4 @@
-"""A record as tables, for a terminal and for a page, from the same cells."""
+"""Show a record as tables, in a terminal and on a Markdown page."""
 
 import json
 import re
@@ -13,7 +13,7 @@ from rich.text import Text
 from mecheval.core.errors import InvalidInput
 
 HEADER = ("what", "against", "ratio", "least–most", "floor", "", "ours", "theirs", "note")
-SHOWN = 7  # of these in a terminal
+TERMINAL_COLUMNS = 7  # the notes are below the table
 NUMBERS = ("ratio", "least–most", "floor", "ours", "theirs")
 COLOURS = {"ok": "green", "below": "bold red", "above": "bold red"}
 UNITS = {"×": "×", "%": " %", "exponent": "", "s": " s", "apart": ""}
@@ -21,120 +21,113 @@ BEGIN, END = "<!-- measured -->", "<!-- end -->"
 
 
 def cells(line: Mapping[str, Any]) -> tuple[str, ...]:
-    unit, floor = UNITS[line["unit"]], line["floor"]
+    unit = UNITS[line["unit"]]
     ends = [line["least"], line["most"]]
     return (
         line["what"],
         line["against"],
         "–" if line["ratio"] is None else number(line["ratio"]) + unit,
         "" if ends[0] == ends[1] else "–".join(map(number, ends)),
-        ""
-        if floor is None
-        else f"{'≥' if floor['sense'] == 'at least' else '≤'} {number(floor['value'])}{unit}",
+        _floor(line["floor"], unit),
         line["verdict"] or "",
-        _measured(line["ours"]),
-        _measured(line["theirs"]),
+        _measurement(line["ours"]),
+        _measurement(line["theirs"]),
         line["note"],
     )
 
 
 def number(value: int | float) -> str:
-    """Three digits that count."""
+    """Return three significant digits."""
     if value == 0 or abs(value) < 1e-3:
         return f"{value:.0e}" if value else "0"
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
-def _measured(found: Mapping[str, Mapping[str, float]]) -> str:
-    """The first kind that was measured, CPU before wall."""
+def _floor(floor: Mapping[str, Any] | None, unit: str) -> str:
+    if floor is None:
+        return ""
+    return f"{'≥' if floor['sense'] == 'at least' else '≤'} {number(floor['value'])}{unit}"
+
+
+def _measurement(spreads: Mapping[str, Mapping[str, float]]) -> str:
+    """Return the median of the first kind that was measured, CPU before wall time."""
     for name, unit in (("cpu_ms", "ms"), ("wall_ms", "ms"), ("mb", "MB")):
-        if name in found:
-            value = found[name]["median"]
-            return (
-                f"{number(value * 1e3)} µs"
-                if unit == "ms" and value < 0.1
-                else f"{number(value)} {unit}"
-            )
+        if name in spreads:
+            value = spreads[name]["median"]
+            small = unit == "ms" and value < 0.1
+            return f"{number(value * 1e3)} µs" if small else f"{number(value)} {unit}"
     return ""
 
 
 def tables(record: Mapping[str, Any]) -> Group:
-    """As wide as a terminal of 80 columns; notes stand below."""
-    shown: list[RenderableType] = [Text(machine(record), "dim")]
-    for part, found in record["parts"].items():
-        table = Table(
-            box=None, pad_edge=False, title=Text(f"\n{part}", "bold"), title_justify="left"
-        )
-        for name in HEADER[:SHOWN]:
+    """Return the tables for a terminal of 80 columns."""
+    blocks: list[RenderableType] = [Text(machine_sentence(record), "dim")]
+    for part, results in record["parts"].items():
+        title = Text(f"\n{part}", "bold")
+        table = Table(box=None, pad_edge=False, title=title, title_justify="left")
+        for name in HEADER[:TERMINAL_COLUMNS]:
             table.add_column(name, justify="right" if name in NUMBERS else "left", no_wrap=True)
-        for row in map(cells, found["lines"]):
-            table.add_row(*(Text(cell, COLOURS.get(cell, "")) for cell in row[:SHOWN]))
-        notes = [
-            f"{line['what']}, {line['against']}: {line['note']}"
-            for line in found["lines"]
-            if line["note"]
-        ]
-        about = re.sub("[*`]", "", found["caption"])
-        shown += [table, *(Text(text, "dim") for text in (about, *notes))]
-    return Group(*shown)
+        for row in map(cells, results["lines"]):
+            table.add_row(*(Text(cell, COLOURS.get(cell, "")) for cell in row[:TERMINAL_COLUMNS]))
+        blocks += [table, Text(re.sub("[*`]", "", results["caption"]), "dim")]
+        for line in results["lines"]:
+            if line["note"]:
+                blocks.append(Text(f"{line['what']}, {line['against']}: {line['note']}", "dim"))
+    return Group(*blocks)
 
 
 def markdown(record: Mapping[str, Any]) -> str:
-    parts = [machine(record)]
-    for part, found in record["parts"].items():
-        rows = [
-            HEADER,
-            tuple("--:" if name in NUMBERS else "---" for name in HEADER),
-            *map(cells, found["lines"]),
-        ]
-        parts += [f"## {part}", found["caption"]]
-        parts.append(
-            "\n".join(f"| {' | '.join(cell.replace('|', '¦') for cell in row)} |" for row in rows)
-        )
-    return "\n\n".join(parts)
+    blocks = [machine_sentence(record)]
+    alignment = tuple("--:" if name in NUMBERS else "---" for name in HEADER)
+    for part, results in record["parts"].items():
+        rows = [HEADER, alignment, *map(cells, results["lines"])]
+        lines = [f"| {' | '.join(cell.replace('|', '¦') for cell in row)} |" for row in rows]
+        blocks += [f"## {part}", results["caption"], "\n".join(lines)]
+    return "\n\n".join(blocks)
 
 
-def machine(record: Mapping[str, Any]) -> str:
-    """One sentence."""
-    found, rounds = record["machine"], record["size"]["rounds"]
-    busy = "" if found["load"] is None else f", load {found['load']:.1f} at the start"
+def machine_sentence(record: Mapping[str, Any]) -> str:
+    facts, rounds = record["machine"], record["size"]["rounds"]
+    load = "" if facts["load"] is None else f", load {facts['load']:.1f} at the start"
     return (
-        f"{found['processor']}, {found['cores']} cores, {found['threads']} thread, torch {found['torch']}, numba "
-        f"{found['numba']}, Python {found['python']}; denormals {'flushed' if found['flush_denormal'] else 'kept'}; a "
-        f"product of large matrices runs at {found['gemm_peak_gflops']:.0f} GFLOP/s; {rounds} interleaved "
-        f"round{'s' * (rounds > 1)}, medians of CPU time; {found['started'][:10]}{busy}."
+        f"{facts['processor']}, {facts['cores']} cores, {facts['threads']} thread, "
+        f"torch {facts['torch']}, numba {facts['numba']}, Python {facts['python']}; "
+        f"denormals {'flushed' if facts['flush_denormal'] else 'kept'}; "
+        f"a product of large matrices runs at {facts['gemm_peak_gflops']:.0f} GFLOP/s; "
+        f"{rounds} interleaved round{'s' * (rounds > 1)}, medians of CPU time; "
+        f"{facts['started'][:10]}{load}."
     )
 
 
-def fill(page: Path, record: Mapping[str, Any]) -> None:
-    """Writes the tables between the page's marks; what stands around them stays."""
-    page.write_text(filled(page_text(page), record), encoding="utf-8")
+def fill_page(page: Path, record: Mapping[str, Any]) -> None:
+    """Write the tables between the marks of the page, and keep the text around them."""
+    page.write_text(fill_text(page_text(page), record), encoding="utf-8")
 
 
 def page_text(page: Path) -> str:
-    """Of a page that can be filled; a new one, if it is not there yet."""
+    """Return the text of the page, or of a new one if it does not exist."""
     if not page.exists():
         return f"# Benchmarks\n\n{BEGIN}\n{END}\n"
     text = page.read_text(encoding="utf-8")
     if BEGIN not in text or END not in text:
         raise InvalidInput(
-            f"markdown={str(page)!r} must have the lines {BEGIN} and {END}, for what is between them"
+            f"markdown={str(page)!r} has no lines {BEGIN} and {END}; add them for the tables"
         )
     return text
 
 
-def filled(text: str, record: Mapping[str, Any]) -> str:
+def fill_text(text: str, record: Mapping[str, Any]) -> str:
     between = f"{BEGIN}\n\n{markdown(record)}\n\n{END}"
     return re.sub(f"{BEGIN}.*?{END}", lambda _: between, text, count=1, flags=re.DOTALL)
 
 
-def read(path: Path) -> dict[str, Any]:
-    """A record that was kept."""
+def read_record(path: Path) -> dict[str, Any]:
+    """Return a stored record."""
     try:
         record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         markdown(record)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InvalidInput(
-            f"from={str(path)!r} must be what 'python -m benchmarks --json' wrote: {error}"
+            f"from={str(path)!r} is not a file of 'python -m benchmarks --json': {error}"
         ) from error
     return record

@@ -1,4 +1,4 @@
-"""How large the benchmarks are: as they are kept, or a short look."""
+"""The sizes of the benchmarks: those of the stored results, and those of a quick run."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,29 +9,29 @@ ARCHITECTURES = ("attention", "base_conv", "based", "delta_net", "h3", "hyena", 
 
 @dataclass(frozen=True, kw_only=True)
 class Size:
-    """What every part measures. A floor is asked of the sizes it was set for, so a shorter look has fewer of these and
-    the same sizes."""
+    """The sizes of every part. Floors hold for the sizes they were set for, so `QUICK` has fewer
+    sizes, not smaller ones."""
 
     rounds: int = 5
     architectures: tuple[str, ...] = ARCHITECTURES
-    # a train step: documents of a batch, pairs of a document, tokens of the vocabulary, and the widths
+    # train steps: documents of a batch, pairs of a document, tokens of the vocabulary, widths
     batch: int = 32
     pairs: int = 32
     vocab: int = 8192
     widths: tuple[int, ...] = (16, 64, 256)
-    width: int = 64  # where one is enough
+    width: int = 64  # of parts that measure one width
     max_len: int = 1024
-    # documents: drawn by the compiled generator, by the slow ones, evaluated, intervened in
+    # documents drawn by the compiled generator and by the slow ones, evaluated, of a grid
     drawn: int = 100_032
     slowly: int = 500
     evaluated: int = 512
     grid: int = 320
     grid_task: str = "ar_16pairs"  # the paper says 32 pairs; its numbers come from 16
-    # a sweep: models of so many steps; and the scale of figure 3 that is resumed, which at "paper" has 245 runs
+    # sweeps: models and their steps; the scale of figure 3 that is resumed ("paper": 245 runs)
     models: int = 6
     steps: int = 40
     resumed: str = "paper"
-    # growth: the axes, each with the others as above but for the length, where a batch is few documents
+    # growth: the values of each axis; the others stay as above, but a long batch is smaller
     lengths: tuple[int, ...] = (64, 128, 256, 512, 1024, 2048, 4096)
     long_batch: int = 2
     batches: tuple[int, ...] = (8, 16, 32, 64, 128)
@@ -40,10 +40,10 @@ class Size:
 
     @classmethod
     def of(cls, record: Mapping[str, Any]) -> "Size":
-        """From JSON, which has lists."""
-        fields: dict[str, Any] = {
-            n: tuple(value) if isinstance(value, list) else value for n, value in record.items()
-        }
+        """Return the size that was written as JSON, where tuples are lists."""
+        fields: dict[str, Any] = {}
+        for name, value in record.items():
+            fields[name] = tuple(value) if isinstance(value, list) else value
         return cls(**fields)
 
 

@@ -1,16 +1,16 @@
-"""How soon the command line answers, against what it must not import."""
+"""Measure how soon the command line answers, against importing torch, which it must not do."""
 
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
 from functools import partial
 
-from benchmarks.measure import Times, interleaved
-from benchmarks.ratio import Job, Line, share_of
+from benchmarks.isolated import one_thread
+from benchmarks.measure import time_rounds
+from benchmarks.ratio import Job, Line, cpu_share
 from benchmarks.size import Size
 
-CAPTION = "CPU time of a command that computes nothing, as a part of what importing torch takes."
+CAPTION = "CPU time of a command that computes nothing, as a part of the time to import torch."
 COMMANDS = ("--help", "list tasks")
 
 
@@ -19,18 +19,12 @@ def jobs(size: Size) -> Iterator[Job]:
 
 
 def lines(size: Size) -> Iterator[Line]:
-    times = contest(COMMANDS, size.rounds)
+    ours = {command: partial(_run, "-m", "mecheval", *command.split()) for command in COMMANDS}
+    times = time_rounds({**ours, "torch": partial(_run, "-c", "import torch")}, size.rounds)
     for command in COMMANDS:
-        yield share_of(f"mecheval {command}", "import torch", times[command], times["torch"])
-
-
-def contest(commands: tuple[str, ...], rounds: int) -> dict[str, Times]:
-    ours = {command: partial(_run, "-m", "mecheval", *command.split()) for command in commands}
-    return interleaved({**ours, "torch": partial(_run, "-c", "import torch")}, rounds)
+        yield cpu_share(f"mecheval {command}", "import torch", times[command], times["torch"])
 
 
 def _run(*arguments: str) -> None:
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    subprocess.run(
-        [sys.executable, *arguments], check=True, stdout=subprocess.DEVNULL, env=environment
-    )
+    command = [sys.executable, *arguments]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, env=one_thread())

@@ -1,4 +1,4 @@
-"""A train step of every architecture and width, against its plain form, packaged rivals and the machine's limit."""
+"""Measure a train step against its plain form, other packages and the machine's limit."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
@@ -7,10 +7,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from benchmarks.flops import flops, gemm, gemm_rate
+from benchmarks.flops import count_flops, gemm, gemm_rate
 from benchmarks.measure import Times
 from benchmarks.plain import Ops, plain_step, published, twins, usual_convolutions
-from benchmarks.ratio import Job, Line, skipped, times_as_fast
+from benchmarks.ratio import Job, Line, skipped, speedup
 from benchmarks.rivals import (
     fla_chunks,
     fla_recurrence,
@@ -18,7 +18,7 @@ from benchmarks.rivals import (
     mambapy_scan,
     transformers_model,
 )
-from benchmarks.rounds import contest
+from benchmarks.rounds import run_contest
 from benchmarks.size import Size
 from mecheval.models.config import ModelConfig
 from mecheval.models.language_model import LanguageModel
@@ -32,40 +32,40 @@ from mecheval.training.config import TrainConfig
 from mecheval.training.train import Training, train
 
 CAPTION = (
-    "A train step (forward, backward, gradient norm, AdamW) of 2 layers. Everybody has a process of their own, for in "
-    "a common one those with large temporaries would profit from a heap that others have warmed. *plain* is what the "
-    "authors' code does: logits at all positions, cross-entropy over all positions with the label −100 where nothing "
-    "is asked, torch's default AdamW, every op by its `_ref` twin. *conv1d and FFT*: the plain form with convolutions "
-    "as zoology has them. Nobody but us flushes denormal numbers and keeps freed memory: neither do the authors' code "
-    "and those packages. "
-    "*published scan*: the plain form with the sequential scan as state-spaces/mamba publishes it; *mambapy's scan*: "
-    "with mambapy's; *mambapy's mixer* and *transformers* are those packages' own modules. *fla's recurrence* and "
-    "*fla's chunks*: the plain form with what fla has of the delta rule in plain torch. *plain: losses* is how far the "
-    "losses of both are apart after 4 updates, *plain: float64* the same in double precision, of 4 documents. "
-    "*GEMM peak* is the share of the machine's limit, one core, float32: matrix products, attention's products (the "
-    "half that is causal), triangular solves and Fourier transforms, and for each token, channel and state of the scan "
-    "7 operations forward and 19 backward (4 and 10 in the last layer, which is read at one token), over the rate of a "
-    "product of 1,024 × 1,024 matrices in the same rounds. Norms, activations, gates, short convolutions and the "
-    "optimiser are not counted."
+    "A train step (forward, backward, gradient norm, AdamW) of 2 layers. Every contestant has a "
+    "process of its own: in a shared one, those with large temporaries would profit from the heap "
+    "of the others. *plain* is what the authors' code does: logits at all positions, cross-entropy "
+    "over all of them with the label −100 at tokens that are no query, torch's default AdamW, "
+    "every op replaced by its `_ref` twin. *conv1d and FFT*: the plain form with the convolutions "
+    "of zoology. Only we flush denormal numbers and keep freed memory; the authors' code and those "
+    "packages do not. "
+    "*published scan*: the plain form with the sequential scan that state-spaces/mamba publishes; "
+    "*mambapy's scan*: with mambapy's; *mambapy's mixer* and *transformers* are the modules of "
+    "those packages. *fla's recurrence* and *fla's chunks*: the plain form with fla's delta rule "
+    "in plain torch. *plain: losses* is the difference of both losses after 4 updates, *plain: "
+    "float64* the same in double precision with 4 documents. "
+    "*GEMM peak* is the share of the machine's limit, one core, float32: matrix products, the "
+    "causal half of attention's products, triangular solves and Fourier transforms, and for each "
+    "token, channel and state of the scan 7 operations forward and 19 backward (4 and 10 in the "
+    "last layer, which is read at one token), over the rate of a product of 1,024 × 1,024 matrices "
+    "in the same rounds. Norms, activations, gates, short convolutions and the optimiser are not "
+    "counted."
 )
 UPDATES = 4
-Step = Callable[[], float]  # trains once, tells the loss
+Step = Callable[[], float]  # trains on one batch and returns the loss
 
 
 def jobs(size: Size) -> Iterator[Job]:
     for architecture in size.architectures:
         for d_model in size.widths:
-            arena = Arena(architecture, d_model, size)
-            yield Job(
-                f"{architecture} d={d_model}",
-                arena.lines,
-                weight=20 + size.rounds * (4 + d_model / 16),
-            )
+            setup = Setup(architecture, d_model, size)
+            weight = 20 + size.rounds * (4 + d_model / 16)
+            yield Job(f"{architecture} d={d_model}", setup.lines, weight)
 
 
 @dataclass(frozen=True)
-class Arena:
-    """Everybody who trains the same model on the same documents."""
+class Setup:
+    """The model, the task and the batches that every contestant trains."""
 
     architecture: str
     d_model: int
@@ -74,36 +74,40 @@ class Arena:
 
     def lines(self) -> Iterator[Line]:
         what = f"{self.architecture} d={self.d_model}"
-        given = {
-            "architecture": self.architecture,
-            "d_model": self.d_model,
-            "size": asdict(self.size),
-        }
-        names = [*self.contestants(), "gemm"]
-        found = contest(contestant, names, self.size.rounds, warm=UPDATES + 1, **given)
-        with prepared(Settings()):
-            work = flops(self.ours())
-        ours, product = found.times.pop("ours"), found.times.pop("gemm")
-        for name, theirs in found.times.items():
-            yield times_as_fast(what, name, ours, theirs)
-        yield Line(
-            what, "plain: losses", abs(found.values["ours"] - found.values["plain"]), "apart"
+        contest = run_contest(
+            build_contestant,
+            [*self.contestants(), "gemm"],
+            self.size.rounds,
+            warmup=UPDATES + 1,
+            architecture=self.architecture,
+            d_model=self.d_model,
+            size=asdict(self.size),
         )
-        yield Line(what, "plain: float64", self.apart_in_double(), "apart")
-        yield _share(what, work, ours, product)
-        yield from (skipped(what, name, reason) for name, reason in found.absent.items())
+        with prepared(Settings()):
+            work = count_flops(self.ours())
+        ours, product = contest.times.pop("ours"), contest.times.pop("gemm")
+        for name, theirs in contest.times.items():
+            yield speedup(what, name, ours, theirs)
+        difference = abs(contest.values["ours"] - contest.values["plain"])
+        yield Line(what, "plain: losses", difference, "apart")
+        yield Line(what, "plain: float64", self.difference_in_double(), "apart")
+        yield _peak_share(what, work, ours, product)
+        for name, reason in contest.missing.items():
+            yield skipped(what, name, reason)
 
     def contestants(self) -> dict[str, Callable[[], Step]]:
-        """How each is made; `Missing` if it is not here."""
+        """Return a function for each contestant that builds its step, or raises `Missing`."""
         plain = twins()
         return {"ours": self.ours, "plain": lambda: self.plain(plain), **self._rivals(plain)}
 
-    def apart_in_double(self) -> float:
-        """Of our losses and the plain form's, with few documents. In single precision AdamW's first update, g / |g|,
-        turns the rounding of a gradient near zero into a whole step."""
-        exact = replace(
-            self, size=replace(self.size, batch=min(self.size.batch, 4)), dtype=torch.float64
-        )
+    def difference_in_double(self) -> float:
+        """Return the difference of our loss and the plain form's, with few documents.
+
+        In single precision AdamW's first update, g / |g|, turns the rounding of a gradient near
+        zero into a whole step.
+        """
+        small = replace(self.size, batch=min(self.size.batch, 4))
+        exact = replace(self, size=small, dtype=torch.float64)
         with prepared(Settings()):
             ours, plain = (
                 [step() for _ in range(UPDATES + 1)][-1]
@@ -116,7 +120,7 @@ class Arena:
             return {
                 "published scan": lambda: self.plain({**plain, **published()}),
                 "mambapy's scan": lambda: self.plain({**plain, selective_scan: mambapy_scan()}),
-                "mambapy's mixer": lambda: self._plainly(mambapy_model(self.model())),
+                "mambapy's mixer": lambda: self._train_plainly(mambapy_model(self.model())),
                 "transformers": self._transformers,
             }
         if self.architecture == "delta_net":
@@ -129,7 +133,7 @@ class Arena:
         return {"conv1d and FFT": lambda: self.plain({**plain, **usual_convolutions()})}
 
     def ours(self) -> Step:
-        """The training loop itself, one step at a time."""
+        """Return one step of the training loop of mecheval."""
         batches = self.batches
         training = Training.start(self.model(), batches.config)
         steps = train(training, batches.config, batches, lambda model: {"loss": 0.0}, every=10**9)
@@ -141,17 +145,17 @@ class Arena:
         return step
 
     def plain(self, ops: Ops) -> Step:
-        return self._plainly(self.model(), ops)
+        return self._train_plainly(self.model(), ops)
 
-    def _plainly(self, model: LanguageModel, ops: Ops | None = None) -> Step:
+    def _train_plainly(self, model: LanguageModel, ops: Ops | None = None) -> Step:
         return plain_step(model, model.parameters(), self.batches, ops or {})
 
     def _transformers(self) -> Step:
         model = transformers_model(self.model())
 
         def logits(tokens: Tensor) -> Tensor:
-            found: Tensor = model(tokens).logits
-            return found
+            output: Tensor = model(tokens).logits
+            return output
 
         return plain_step(logits, model.parameters(), self.batches, {})
 
@@ -173,33 +177,26 @@ class Arena:
         return Batches(self.task, 0, config)
 
 
-def contestant(
+def build_contestant(
     architecture: str, d_model: int, size: Mapping[str, Any], name: str
 ) -> Callable[[], object]:
-    """One of an arena, or a large matrix product, for a process of its own."""
-    return (
-        gemm()
-        if name == "gemm"
-        else Arena(architecture, d_model, Size.of(size)).contestants()[name]()
-    )
+    """Return the step of one contestant, or a large matrix product."""
+    if name == "gemm":
+        return gemm()
+    return Setup(architecture, d_model, Size.of(size)).contestants()[name]()
 
 
-def _share(what: str, work: int, ours: Times, product: Times) -> Line:
-    """Of what the machine could do in the same rounds: where its clock goes up and down, it does so for both."""
+def _peak_share(what: str, work: int, ours: Times, product: Times) -> Line:
+    """Return the share of what the machine can do, as the product of the same round shows it.
 
-    def share(step: float, one: float) -> float:
-        return 100 * work / step / 1e6 / gemm_rate(one)
+    A clock that changes between rounds changes both.
+    """
 
-    shares = [share(*of_a_round) for of_a_round in zip(ours.cpu, product.cpu, strict=True)]
-    step, one = (times.spreads()["cpu_ms"].median for times in (ours, product))
-    note = f"{work / 1e9:.2f} GFLOP at {gemm_rate(one):.0f} GFLOP/s"
-    return Line(
-        what,
-        "GEMM peak",
-        share(step, one),
-        "%",
-        min(shares),
-        max(shares),
-        ours.spreads(),
-        note=note,
-    )
+    def share(step_ms: float, product_ms: float) -> float:
+        return 100 * work / step_ms / 1e6 / gemm_rate(product_ms)
+
+    shares = [share(*round_ms) for round_ms in zip(ours.cpu, product.cpu, strict=True)]
+    step_ms, product_ms = (times.spreads()["cpu_ms"].median for times in (ours, product))
+    ratio, spreads = share(step_ms, product_ms), ours.spreads()
+    note = f"{work / 1e9:.2f} GFLOP at {gemm_rate(product_ms):.0f} GFLOP/s"
+    return Line(what, "GEMM peak", ratio, "%", min(shares), max(shares), spreads, note=note)

@@ -1,4 +1,4 @@
-"""The whole benchmark: parts, measured one after another and saved as each is done."""
+"""Measure the parts of the benchmark one after another, and save each when it is done."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -18,7 +18,7 @@ PARTS = {
     "documents": "drawing documents, against plain generators",
     "steps": "train steps, against the plain form, rivals and the machine's limit",
     "ops": "scan, delta rule and convolutions alone",
-    "evaluation": "evaluating, against all logits",
+    "evaluation": "evaluation of a model, against all logits",
     "interventions": "a grid of interventions, against pyvene",
     "startup": "the command line, against importing torch",
     "checkpoint": "saving, as a share of training",
@@ -26,30 +26,28 @@ PARTS = {
     "memory": "peak memory of a train step, against the plain form",
     "growth": "exponents of time and memory in length, batch, vocabulary and width",
 }
-GUARD = {"guard": "a minute of ratios that fall when an optimisation is lost; exit 1 if one has"}
+GUARD = {"guard": "ratios that fall when an optimisation is lost, in a minute; exit 1 if one did"}
 Record = dict[str, Any]
 Watch = Callable[[str, int | float, int | float], None]  # name, weight done, weight of all
 
 
 def select_parts(parts: Sequence[str]) -> list[str]:
-    """Return the named parts in the order of the suite; all but the guard if none is named."""
+    """Return the named parts in the order of the suite, or all but the guard."""
     known = {**PARTS, **GUARD}
     if unknown := [part for part in parts if part not in known]:
-        raise InvalidInput(
-            f"PART={part!r}: no such part{did_you_mean(part, known)}" for part in unknown
-        )
+        raise InvalidInput(f"no part {part!r}{did_you_mean(part, known)}" for part in unknown)
     return [part for part in known if part in (parts or PARTS)]
 
 
 def measure(
     parts: Sequence[str],
     size: Size,
-    watch: Watch = lambda what, done, total: None,
+    watch: Watch = lambda name, done, total: None,
     partial: Path | None = None,
 ) -> Record:
-    """Measure every part; with `partial`, save after each and skip those that the file has.
+    """Measure every part; with `partial`, save after each and skip those that are in the file.
 
-    A file of another machine, version or size is not continued but replaced.
+    A file of another machine, version or size is replaced.
     """
     from benchmarks.machine import facts, load
 
@@ -81,25 +79,24 @@ def _read_partial(path: Path, record: Record) -> Record | None:
     """Return the parts measured before, if machine, versions and size are the same."""
     try:
         earlier = read_json(path)
-        changing = ("started", "load", "gemm_peak_gflops")
-        machines = [
-            {name: value for name, value in each["machine"].items() if name not in changing}
-            for each in (earlier, record)
-        ]
-        same = machines[0] == machines[1] and earlier["size"] == json.loads(
-            json.dumps(record["size"])
-        )
+        size = json.loads(json.dumps(record["size"]))  # as in the file, where tuples are lists
+        same = earlier["size"] == size and _fixed_facts(earlier) == _fixed_facts(record)
         return earlier if same else None
     except (Damaged, KeyError, TypeError, AttributeError):
         return None
 
 
-def missed(record: Record) -> list[str]:
+def _fixed_facts(record: Record) -> Record:
+    changing = ("started", "load", "gemm_peak_gflops")
+    return {name: value for name, value in record["machine"].items() if name not in changing}
+
+
+def missed_floors(record: Record) -> list[str]:
     """Return a sentence for every ratio that misses its floor."""
     return [
-        f"{part}: {line['what']} against {line['against']} is {line['ratio']:.3g}, and must be "
+        f"{part}: {line['what']} against {line['against']} is {line['ratio']:.3g}; it must be "
         f"{line['floor']['sense']} {line['floor']['value']:g}"
-        for part, found in record["parts"].items()
-        for line in found["lines"]
+        for part, results in record["parts"].items()
+        for line in results["lines"]
         if line["verdict"] not in ("ok", None)
     ]

@@ -1,4 +1,4 @@
-"""Writes the pages that the code itself can tell, and docs/sample.svg, the picture in docs/tasks.md."""
+"""Write the generated pages, and docs/sample.svg, the picture in docs/tasks.md."""
 
 import contextlib
 import io
@@ -47,10 +47,12 @@ def reference() -> str:
 def site_page() -> str:
     parts = ["# Sites", f"{MADE} `mecheval show sites MODEL` prints the same for a model of yours."]
     parts += [
-        "A site is a named tensor in the forward pass that can be read or changed: [Models](models.md#sites) says how."
+        "A site is a named tensor in the forward pass that can be read or changed: "
+        "[Models](models.md#sites) says how."
     ]
     parts += [
-        "The models here have as few layers as show every kind; with more, `blocks.1`, `blocks.2` … follow."
+        "The models here have as few layers as show every kind; "
+        "with more, `blocks.1`, `blocks.2` … follow."
     ]
     for name in architectures.names():
         parts += [f"## {name}", architectures.describe(name).summary, site_table(name)]
@@ -92,9 +94,8 @@ def option_table(entry: Entry) -> str:
     rows = ["| option | default | allowed | meaning |", "|---|---|---|---|"]
     for option in entry.options:
         default = "" if option.default in (None, REQUIRED) else f"`{print_scalar(option.default)}`"
-        rows.append(
-            f"| `{option.name}` | {default} | {option.allowed} | {option.summary.replace('|', chr(92) + '|')} |"
-        )
+        meaning = option.summary.replace("|", r"\|")
+        rows.append(f"| `{option.name}` | {default} | {option.allowed} | {meaning} |")
     return "\n".join(rows)
 
 

@@ -14,7 +14,7 @@ from mecheval import Site
 
 
 class Decay(nn.Module):
-    """y_t = Σ_{s≤t} λ^(t−s) v_s, gated; each head forgets at a rate λ of its own, which is trained."""
+    """y_t = Σ_{s≤t} λ^(t−s) v_s, gated; each head has a decay rate λ, which is trained."""
 
     def __init__(
         self,

@@ -1,8 +1,9 @@
-"""A whole model that knows nothing of mecheval: a GRU, then attention. Its sites are named by a mapping.
+"""A model that does not import mecheval: a GRU, then attention. A mapping names its sites.
 
 mecheval check examples/model.py:Small
-mecheval list sites examples/model.py:Small
-mecheval run recall:pairs=4,vocab=32 examples/model.py:Small train.steps=300 train.batch=64 train.lr=3e-3 --out runs
+mecheval show sites examples/model.py:Small
+mecheval run recall:pairs=4,vocab=32 examples/model.py:Small \
+    train.steps=300 train.batch=64 train.lr=3e-3 --out runs
 mecheval intervene runs/recall-Small-… --plugin examples/model.py:Small
 """
 
@@ -43,7 +44,7 @@ class Small(nn.Module):
 
     sites: ClassVar = {
         "blocks.0.block_in": "input of blocks.0",
-        "blocks.0.mixer_out": "output of blocks.0.gru",  # of its outputs, y and the last state, the first
+        "blocks.0.mixer_out": "output of blocks.0.gru",  # the first of its outputs y and last state
         "blocks.1.block_in": "input of blocks.1",
         "blocks.1.mixer_out": "output of blocks.1.attention",
         "final_in": "input of head",

@@ -1,8 +1,8 @@
-"""What the documentation shows works as it is shown.
+"""The examples in the documentation work.
 
-The blocks of a page run in order, in one folder: ```python by itself or, if its first line is `# name.py`, as a file
-that a command names; the lines of ```sh; ```toml as a file that a command names. ```text is output. A sweep that would
-take minutes is there already, made by hand.
+The blocks of a page run in order, in one folder: ```python by itself or, if its first line is
+`# name.py`, as a file that a command names; the lines of ```sh; ```toml as a file that a command
+names. ```text is output. A sweep that would take minutes is written by hand beforehand.
 """
 
 import re
@@ -63,7 +63,7 @@ def blocks(page: Path) -> list[tuple[str, str]]:
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch, own_names):
-    """An empty one to work in; what a page registers is gone afterwards, and Slurm takes what it is given."""
+    """Provide an empty folder and a fake sbatch; names that a page registers are removed."""
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "sbatch").write_text("#!/bin/sh\necho 17\n")
     (tmp_path / "bin" / "sbatch").chmod(0o755)

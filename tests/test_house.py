@@ -1,4 +1,4 @@
-"""The house itself: which room may import which, nothing happens at import, everything is documented."""
+"""Rooms import only earlier rooms, nothing happens at import, and everything is documented."""
 
 import ast
 import os
@@ -109,7 +109,7 @@ for name in modules():
         WITH_TORCH.append(name)
 
 
-def test_torch_is_imported_where_something_is_computed_and_no_kernel_is_imported_before_it_is_needed():
+def test_torch_is_imported_only_to_compute_and_kernels_only_when_needed():
     for name, file in modules().items():
         tops = {
             node
@@ -136,7 +136,8 @@ def test_nothing_happens_at_import(tmp_path):
     code = f"""
 import os, random, sys, threading
 import numpy, rich.style  # which draws a number for itself
-state, legacy, environment = random.getstate(), numpy.random.get_state()[1].tolist(), dict(os.environ)
+state, legacy = random.getstate(), numpy.random.get_state()[1].tolist()
+environment = dict(os.environ)
 import importlib
 for name in {names}:
     importlib.import_module(name)
@@ -192,7 +193,8 @@ def test_help_list_and_refusals_take_a_fraction_of_importing_torch():
     ],
 )
 def test_torch_and_numba_are_not_imported_to_answer(arguments):
-    code = f"import sys, mecheval.cli\nmecheval.cli.main({arguments})\nprint({{'torch', 'numba'}} & sys.modules.keys())"
+    code = f"import sys, mecheval.cli\nmecheval.cli.main({arguments})\n"
+    code += "print({'torch', 'numba'} & sys.modules.keys())"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "set()"
 

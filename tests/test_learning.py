@@ -1,4 +1,4 @@
-"""Two models that are really trained: whether they learn, and how they recall (paper §4.2, §4.4)."""
+"""Two trained models learn, and recall as the paper says (§4.2, §4.4)."""
 
 import time
 from pathlib import Path
@@ -121,7 +121,7 @@ def test_mamba_recalls_by_direct_retrieval(mamba):
     assert here["query"] + here["key"] >= 0.5
     answer = verdict(found, layers=2)
     assert answer.mechanism == "direct retrieval"
-    # four taps spread the key over four tokens: the convolution's output at one of them alone brings little back
+    # four taps spread the key over four tokens: the output at one of them restores little
     inner = {
         role: share
         for (_, site, role), (share, _) in shares(found).items()

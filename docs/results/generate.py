@@ -1,4 +1,4 @@
-"""Writes what is made of the kept tables beside it: each study's figure.png, README.md and report.html."""
+"""Write figure.png of each study, README.md and report.html from the tables beside this file."""
 
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -77,7 +77,7 @@ def words() -> dict[str, Any]:
 
 @cache
 def findings() -> dict[str, list[Finding]]:
-    """Of each claim, at `small` and, where any number of it has seeds enough for an answer, at the published size."""
+    """Return the findings of each claim, at the scales where a number has enough seeds."""
     told = [
         found
         for found in check_claims(CLAIMS, [HERE])
@@ -135,14 +135,16 @@ def claim(told: Claim, said: Mapping[str, Mapping[str, str]]) -> Iterator[str]:
             for number in found.numbers
         ]
         yield "\n".join(lines)
-        yield f"**{found.answer.capitalize()}.** {said[WHY[found.scale]].get(told.name, '').strip()}".strip()
+        reason = said[WHY[found.scale]].get(told.name, "").strip()
+        yield f"**{found.answer.capitalize()}.** {reason}".strip()
 
 
 def picture(name: str, study: Study, said: Mapping[str, str]) -> Iterator[str]:
     yield f"### {name}"
     yield f"{said.get(name, '').strip()} Runs: {study.counted}.".strip()
     yield f"![{draw_study(study).title}]({name}/figure.png)"
-    yield f"`mecheval figure {short_name(str(study.recipe))} --runs docs/results/{name} --out docs/results/{name}/figure.png`"
+    recipe, folder = short_name(str(study.recipe)), f"docs/results/{name}"
+    yield f"`mecheval figure {recipe} --runs {folder} --out {folder}/figure.png`"
 
 
 def made(studies: dict[str, Study]) -> str:

@@ -1,4 +1,4 @@
-"""Settings so small that every part takes seconds, and a record that nobody measured."""
+"""Provide sizes so small that every part takes seconds, and an invented record."""
 
 import pytest
 
@@ -36,15 +36,14 @@ def tiny():
 
 
 @pytest.fixture
-def made():
-    """A record of three lines: one keeps its floor, one does not, one was skipped."""
+def record():
+    """Return a record of three lines: one meets its floor, one misses it, one was skipped."""
     times = Times((1.0, 2.0, 4.0), (1.0, 2.0, 4.0)).spreads()
+    reason = "skipped: mambapy | is not installed"
     lines = [
         Line("attention d=64", "plain", 21.5, "×", 20.0, 24.0, times, times).record(Floor(14)),
         Line("mamba d=64", "plain", 3.25, "×", 3.0, 3.5, times, times).record(Floor(40)),
-        Line(
-            "mamba d=64", "mambapy's scan", None, note="skipped: mambapy | is not installed"
-        ).record(Floor(20)),
+        Line("mamba d=64", "mambapy's scan", None, note=reason).record(Floor(20)),
     ]
     facts = {
         "processor": "a processor",
@@ -53,15 +52,10 @@ def made():
         "torch": "2",
         "numba": "0",
         "python": "3",
-    }
-    facts |= {
         "flush_denormal": True,
         "gemm_peak_gflops": 100.0,
         "started": "2030-01-01T00:00:00Z",
         "load": 0.1,
     }
-    return {
-        "machine": facts,
-        "size": {"rounds": 3},
-        "parts": {"steps": {"caption": "Steps.", "lines": lines}},
-    }
+    parts = {"steps": {"caption": "Steps.", "lines": lines}}
+    return {"machine": facts, "size": {"rounds": 3}, "parts": parts}

@@ -1,10 +1,10 @@
-"""`python -m benchmarks` on the command line."""
+"""Run `python -m benchmarks` as its users do."""
 
 import json
 
 import pytest
 
-from benchmarks import floors, size, suite
+from benchmarks import floors, size, startup, suite
 from benchmarks.cli import main
 from benchmarks.ratio import Floor, Job
 from mecheval.runs.files import read_json, write_json
@@ -16,77 +16,64 @@ def quick(monkeypatch, tiny):
 
 
 def test_one_command_prints_ratios_and_writes_json_and_a_page(quick, tmp_path, capsys):
-    kept, page = tmp_path / "results.json", tmp_path / "page.md"
-    assert main(["documents", "--quick", "--json", str(kept), "--markdown", str(page)]) == 0
-    shown = capsys.readouterr()
-    record = json.loads(kept.read_text())
+    results, page = tmp_path / "results.json", tmp_path / "page.md"
+    assert main(["documents", "--quick", "--json", str(results), "--markdown", str(page)]) == 0
+    output = capsys.readouterr()
+    record = json.loads(results.read_text())
     ratios = [line["ratio"] for line in record["parts"]["documents"]["lines"]]
     assert len(ratios) == 6
-    assert "ar_32pairs" in shown.out
-    assert "documents: atr" in shown.err
-    assert "left" in shown.err
+    assert "ar_32pairs" in output.out
+    assert "documents: atr" in output.err
+    assert "left" in output.err
     before = page.read_text()
     assert before.count("| atr |") == 3
-    assert main(["--from", str(kept), "--markdown", str(page)]) == 0
-    assert capsys.readouterr().out == shown.out
+    assert main(["--from", str(results), "--markdown", str(page)]) == 0
+    assert capsys.readouterr().out == output.out
     assert page.read_text() == before
 
 
-def test_the_guard_ends_in_an_error_that_has_the_ratio_and_the_threshold(
-    quick, monkeypatch, capsys
-):
+def test_the_guard_fails_with_the_ratio_that_misses_its_floor(quick, monkeypatch, capsys):
     monkeypatch.setattr(floors, "FLOORS", {("guard", "AdamW", "torch's default"): Floor(1e9)})
     assert main(["guard", "--quick"]) == 1
     assert "guard: AdamW against torch's default is" in capsys.readouterr().err
 
 
-def test_the_guard_is_silent_while_nothing_is_lost(quick, monkeypatch, capsys):
+def test_the_guard_passes_if_no_ratio_misses_its_floor(quick, monkeypatch, capsys):
     monkeypatch.setattr(floors, "FLOORS", {("guard", "AdamW", "torch's default"): Floor(0.0)})
     assert main(["guard", "--quick"]) == 0
     assert "error" not in capsys.readouterr().err
 
 
-def test_a_run_that_was_stopped_resumes_with_the_parts_that_are_missing(
-    quick, tmp_path, monkeypatch
-):
-    kept = tmp_path / "results.json"
-    measured = []
-    jobs = suite.import_module
+def test_a_stopped_run_resumes_with_the_missing_parts(quick, tmp_path, monkeypatch):
+    results, partial = tmp_path / "results.json", tmp_path / "results.partial.json"
+    command = ["documents", "startup", "--quick", "--json", str(results)]
 
-    def stop_at_startup(name):
-        module = jobs(name)
-        measured.append(name)
-        if name == "benchmarks.startup" and measured.count(name) == 1:
-            return type(
-                "Stopped",
-                (),
-                {"jobs": staticmethod(lambda size: [Job("stop", interrupt)]), "CAPTION": ""},
-            )
-        return module
+    def interrupt(size):
+        def run():
+            raise KeyboardInterrupt
 
-    def interrupt():
-        raise KeyboardInterrupt
+        return [Job("interrupt", run)]
 
-    monkeypatch.setattr(suite, "import_module", stop_at_startup)
-    with pytest.raises(KeyboardInterrupt):
-        main(["documents", "startup", "--quick", "--json", str(kept)])
-    partial = tmp_path / "results.partial.json"
+    with monkeypatch.context() as context:
+        context.setattr(startup, "jobs", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            main(command)
     before = read_json(partial)["parts"]
     assert list(before) == ["documents"]
-    assert not kept.exists()
-    assert main(["documents", "startup", "--quick", "--json", str(kept)]) == 0
-    after = json.loads(kept.read_text())["parts"]
+    assert not results.exists()
+    assert main(command) == 0
+    after = json.loads(results.read_text())["parts"]
     assert list(after) == ["documents", "startup"]
-    assert after["documents"] == before["documents"], "what was measured is not measured again"
+    assert after["documents"] == before["documents"], "a finished part is not measured again"
     assert not partial.exists()
 
 
-def test_a_partial_file_of_another_size_is_not_continued(quick, tmp_path):
-    kept, partial = tmp_path / "results.json", tmp_path / "results.partial.json"
+def test_a_partial_file_of_another_size_is_replaced(quick, tmp_path):
+    results, partial = tmp_path / "results.json", tmp_path / "results.partial.json"
     other = {"machine": {}, "size": {}, "parts": {"documents": {"caption": "", "lines": []}}}
     write_json(partial, other)
-    assert main(["documents", "--quick", "--json", str(kept)]) == 0
-    assert json.loads(kept.read_text())["parts"]["documents"]["lines"]
+    assert main(["documents", "--quick", "--json", str(results)]) == 0
+    assert json.loads(results.read_text())["parts"]["documents"]["lines"]
 
 
 def test_help_lists_the_parts(capsys):
@@ -97,18 +84,18 @@ def test_help_lists_the_parts(capsys):
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("arguments", "message"),
     [
-        (["stpes"], "no such part; did you mean 'steps'?"),
+        (["stpes"], "no part 'stpes'; did you mean 'steps'?"),
         (["--rounds", "0"], "rounds=0 must be from 1 to 1000"),
         (["--json", "nowhere/at/all.json"], "its folder does not exist"),
-        (["--from", "nothing.json"], "from='nothing.json' must be what"),
+        (["--from", "nothing.json"], "from='nothing.json' is not a file of"),
     ],
 )
-def test_what_cannot_be_meant_is_refused_before_anything_is_measured(
-    words, said, capsys, monkeypatch, tmp_path
+def test_invalid_arguments_are_refused_before_anything_is_measured(
+    arguments, message, capsys, monkeypatch, tmp_path
 ):
     monkeypatch.chdir(tmp_path)
-    assert main(words) == 2
-    assert said in capsys.readouterr().err
+    assert main(arguments) == 2
+    assert message in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []

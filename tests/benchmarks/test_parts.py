@@ -1,4 +1,4 @@
-"""Every part of the benchmark runs, on tiny settings; nothing here depends on how fast it is."""
+"""Every part of the benchmark runs at a tiny size; no test here depends on speed."""
 
 import json
 import math
@@ -9,7 +9,7 @@ import pytest
 from benchmarks import growth, interventions, memory, ops, rounds, steps, suite
 from benchmarks.floors import FLOORS, floor_of
 from benchmarks.measure import Times
-from benchmarks.rounds import Contest, answers
+from benchmarks.rounds import Contest, replies
 from benchmarks.size import FULL, QUICK, Size
 
 UNITS = {
@@ -23,43 +23,44 @@ UNITS = {
 
 
 @pytest.fixture(autouse=True)
-def not_apart(monkeypatch):
-    """What has a process of its own is called here, by the same JSON; `test_record.py` and `test_rounds.py` have the
-    processes."""
+def in_this_process(monkeypatch):
+    """Call here, by way of JSON, what the benchmarks run in a process of its own.
 
-    def called(function, **arguments):
-        return json.loads(json.dumps(function(**json.loads(json.dumps(arguments)))))
+    `test_record.py` and `test_rounds.py` test the processes.
+    """
 
-    def contest(make, names, rounds, warm=1, **given):
-        first, times, absent = {}, {}, {}
+    def run_isolated(function, **arguments):
+        return as_json(function(**as_json(arguments)))
+
+    def run_contest(build, names, rounds, warmup=1, **arguments):
+        contest = Contest({}, {}, {})
         for name in names:
-            asked = iter([f"{warm}\n"] + rounds * ["1\n"])
-            first[name], *rest = json.loads(
-                json.dumps(list(answers(make, {**given, "name": name}, asked)))
-            )
-            absent |= {name: first[name]["missing"]} if "missing" in first[name] else {}
-            times |= (
-                {name: Times(*zip(*(found["ms"] for found in rest), strict=True))} if rest else {}
-            )
-        return Contest(
-            times,
-            {name: found["value"] for name, found in first.items() if "value" in found},
-            absent,
-        )
+            requests = iter([f"{warmup}\n"] + rounds * ["1\n"])
+            first, *others = as_json(list(replies(build, {**arguments, "name": name}, requests)))
+            if "missing" in first:
+                contest.missing[name] = first["missing"]
+                continue
+            if "value" in first:
+                contest.values[name] = first["value"]
+            contest.times[name] = Times(*zip(*(reply["ms"] for reply in others), strict=True))
+        return contest
 
     for module in (steps, ops):
-        monkeypatch.setattr(module, "contest", contest)
+        monkeypatch.setattr(module, "run_contest", run_contest)
     monkeypatch.setattr(rounds, "ROUND_MS", 0)
     for module in (growth, interventions, memory):
-        monkeypatch.setattr(module, "apart", called)
+        monkeypatch.setattr(module, "run_isolated", run_isolated)
     for module in (growth, memory):
-        monkeypatch.setattr(
-            module, "memory_mb", lambda: 0.0
-        )  # a step here adds nothing to what is taken already
+        # a tiny step adds nothing to the memory that this process has already
+        monkeypatch.setattr(module, "memory_mb", lambda: 0.0)
+
+
+def as_json(value):
+    return json.loads(json.dumps(value))
 
 
 def lines_of(part, size):
-    record = json.loads(json.dumps(suite.measure([part], size)))  # all of it is JSON
+    record = as_json(suite.measure([part], size))
     assert record["machine"]["gemm_peak_gflops"] > 0
     assert record["machine"]["threads"] == 1
     assert record["parts"][part]["caption"]
@@ -83,20 +84,17 @@ def test_all_parts_but_the_guard_run_if_none_is_named_each_once_and_in_order():
     assert suite.select_parts(["ops", "documents", "ops"]) == ["documents", "ops"]
 
 
-def test_a_rival_that_is_not_installed_is_skipped_with_its_reason(tiny, monkeypatch):
+def test_a_package_that_is_not_installed_is_skipped_with_its_reason(tiny, monkeypatch):
     monkeypatch.setitem(sys.modules, "mambapy", None)
-    found = [
-        line
-        for line in lines_of("ops", tiny)
-        if (line["what"], line["against"]) == ("selective scan", "mambapy")
-    ]
-    assert [line["ratio"] for line in found] == [None]
-    assert "mambapy is not installed" in found[0]["note"]
-    assert found[0]["verdict"] is None
+    key = ("selective scan", "mambapy")
+    (line,) = [line for line in lines_of("ops", tiny) if (line["what"], line["against"]) == key]
+    assert line["ratio"] is None
+    assert "mambapy is not installed" in line["note"]
+    assert line["verdict"] is None
 
 
-def test_every_floor_is_asked_of_a_line_that_a_full_run_has():
-    """By the names that parts give to their lines at full size; a floor with a wrong name would never be asked."""
+def test_every_floor_belongs_to_a_line_of_a_full_run():
+    """Compare with the names of lines at full size: a floor with a wrong name has no effect."""
     steps = {f"{name} d={width}" for name in FULL.architectures for width in FULL.widths}
     known = {
         "documents": {"ar_32pairs", "atr"},
@@ -113,25 +111,25 @@ def test_every_floor_is_asked_of_a_line_that_a_full_run_has():
         assert what in known[part], (part, what)
 
 
-def test_every_floor_of_an_op_and_of_the_guard_is_asked(tiny):
+def test_every_floor_of_an_op_and_of_the_guard_belongs_to_a_line(tiny):
     size = Size.of({**vars(tiny), "architectures": list(FULL.architectures)})
     for part in ("ops", "guard"):
-        asked = {
+        keys = {
             (part, line["what"].replace("d=8", "d=64"), line["against"])
             for line in lines_of(part, size)
         }
-        assert {key for key in FLOORS if key[0] == part} <= asked
+        assert {key for key in FLOORS if key[0] == part} <= keys
 
 
-def test_a_machine_that_slows_down_has_the_same_share_of_its_limit():
+def test_a_change_of_the_clock_does_not_change_the_share_of_the_peak():
     step, product = (
         Times(tuple(first * slower for slower in (1, 2, 1.3)), (0.0,) * 3) for first in (20.0, 25.0)
     )
-    line = steps._share("attention", 8 * 10**8, step, product)
+    line = steps._peak_share("attention", 8 * 10**8, step, product)
     assert [line.ratio, line.least, line.most] == pytest.approx([46.566] * 3, abs=1e-3)
 
 
-def test_a_short_look_has_the_sizes_that_floors_are_for():
+def test_a_quick_run_has_the_sizes_that_floors_were_set_for():
     for name in ("batch", "pairs", "vocab", "width", "grid_task", "drawn"):
         assert getattr(QUICK, name) == getattr(FULL, name)
     assert 64 in QUICK.widths

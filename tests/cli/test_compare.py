@@ -76,7 +76,8 @@ def test_the_forest_is_written(folder, capsys, ending):
         (["few"], "there are mamba 1; attention 1"),
         (
             ["alone"],
-            "by='architecture' must have at least 2 values: all 1 runs have model.architecture=attention",
+            "by='architecture' must have at least 2 values: "
+            "all 1 runs have model.architecture=attention",
         ),
         (["nowhere"], "must be a folder"),
         (["runs", "--by", "architectur"], "did you mean 'model.architecture'"),

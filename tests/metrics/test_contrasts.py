@@ -20,7 +20,7 @@ def seeds(values, first=0):
 
 
 def by_hand(x, y, paired):
-    """Every way the groups could have come about, one by one: twice the share on the observed side."""
+    """Enumerate every assignment to groups: twice the share on the observed side."""
     if paired:
         signed = [
             sum(s * (a - b) for s, a, b in zip(signs, x, y, strict=True)) / len(x)

@@ -17,7 +17,7 @@ Z = 1.959963984540054  # the 97.5 % quantile of the normal distribution
 
 
 def wilson(right, n):
-    """Wilson (1927): the shares p from which the share found is at most Z standard errors of p away."""
+    """Wilson (1927): the shares p that are at most Z standard errors of p from the observed one."""
     p = right / n
     middle = (p + Z * Z / (2 * n)) / (1 + Z * Z / n)
     half = Z * math.sqrt(p * (1 - p) / n + Z * Z / (4 * n * n)) / (1 + Z * Z / n)

@@ -78,7 +78,8 @@ def test_that_no_test_could_find_anything_is_said(tmp_path):
     )
     assert one(found)["answer"] == "too few seeds"
     assert found.notes == [
-        "with 3 seeds the smallest p is 0.25: differences cannot be told from chance by a test; see the interval; "
+        "with 3 seeds the smallest p is 0.25: differences cannot be told from chance by a test; "
+        "see the interval; "
         "6 shared seeds could tell"
     ]
     (note,) = compare(tmp_path).notes

@@ -1,4 +1,4 @@
-"""The page is whole: nothing in it asks a network, nothing from a file can act in it, and a browser is content."""
+"""The page is self-contained: it requests nothing, runs nothing from a file and has no errors."""
 
 import json
 import re
@@ -57,7 +57,7 @@ def written(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def bound(written, tmp_path_factory):
-    """A page of that sweep, of one that lists the same experiment, and of one that is kept without its folders."""
+    """A page of that sweep, of one with the same experiment, and of one without run folders."""
     root = tmp_path_factory.mktemp("bound")
     one, other = experiment(), experiment(task="recall:pairs=5,vocab=64")
     rows = behaviour(0.9, 0.8) + grid(0.8, 0.1, {"key": 0.0, "value": 1.0, "query": 0.0})
@@ -264,7 +264,7 @@ def test_torch_is_not_needed(written, tmp_path):
 
 
 def browsed(page: str, tmp_path) -> tuple[str, list[str]]:
-    """The page after its scripts, and every line of the browser's console; no name can be looked up."""
+    """Return the page after its scripts ran and the lines of the console; DNS is switched off."""
     done = subprocess.run(
         [
             str(CHROMIUM),
@@ -297,7 +297,8 @@ def test_a_browser_draws_every_figure_without_a_word_on_its_console(written, bou
 
 @pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium here to open the page with")
 def test_the_browser_would_have_told_of_an_error_and_of_a_request(tmp_path):
-    head = "<meta http-equiv='Content-Security-Policy' content=\"default-src 'none'; script-src 'unsafe-inline'\">"
+    policy = "default-src 'none'; script-src 'unsafe-inline'"
+    head = f"<meta http-equiv='Content-Security-Policy' content=\"{policy}\">"
     page = tmp_path / "bad.html"
     page.write_text(
         f"{head}<img src='https://example.org/a.png'><script>console.error('broken')</script>"

@@ -170,7 +170,8 @@ def test_every_truncation_of_json_is_seen_or_changes_no_meaning(tmp_path):
         b'"content"',
         b'{"content": {}}',
         b'{"content": {}, "sha256": null}',
-        b'{"content": [], "sha256": "4f53cda18c2baa0c0354bb5f9a3ecbe5ed12ab4d8e11ba873c2f11161202b945"}',
+        b'{"content": [], "sha256": "4f53cda18c2baa0c0354bb5f9a3ecbe5'
+        b'ed12ab4d8e11ba873c2f11161202b945"}',
         b'{"content": {"a": NaN}, "sha256": ""}',
         b'{"content": {"a": 1e999}, "sha256": ""}',
         b'{"content": {"a": "\\ud800"}, "sha256": ""}',

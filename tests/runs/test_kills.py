@@ -68,11 +68,16 @@ seen, armed = Counter(), False
 def hook(event, arguments):
     if not armed or event not in NAMES:
         return
-    if event != "open" or (isinstance(arguments[0], (str, os.PathLike)) and arguments[2] & (os.O_WRONLY | os.O_RDWR)):
-        seen[NAMES[event]] += 1
+    if event == "open":
+        path, _, flags = arguments
+        if not isinstance(path, (str, os.PathLike)) or not flags & (os.O_WRONLY | os.O_RDWR):
+            return
+    seen[NAMES[event]] += 1
 
-NAMES = {"open": "open", "os.rename": "rename", "os.remove": "unlink", "os.mkdir": "mkdir", "os.rmdir": "rmdir"}
-NAMES |= {name: name for name in ("os.truncate", "os.link", "os.symlink", "os.chmod", "os.utime", "shutil.rmtree")}
+NAMES = {"open": "open", "os.rename": "rename", "os.remove": "unlink"}
+NAMES |= {"os.mkdir": "mkdir", "os.rmdir": "rmdir"}
+for name in ("os.truncate", "os.link", "os.symlink", "os.chmod", "os.utime", "shutil.rmtree"):
+    NAMES[name] = name
 sys.addaudithook(hook)
 sys.path.insert(0, sys.argv[1])
 from support.fault_injection import Disk, small, warm_up

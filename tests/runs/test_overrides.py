@@ -71,7 +71,8 @@ def test_dotted_keys_are_the_same_thing(written):
     found = from_toml(written(dotted))
     assert found.values == FIELDS
     assert [place.rpartition(":")[2] for place in found.places.values()] == list("12345678")
-    mixed = 'task = "recall"\n[model]\narchitecture = "mamba"\ninit.linear = 2\n"d_model" = 8\ninit . embedding = 3'
+    mixed = 'task = "recall"\n[model]\narchitecture = "mamba"\n'
+    mixed += 'init.linear = 2\n"d_model" = 8\ninit . embedding = 3'
     found = from_toml(written(mixed))
     assert found.values == {
         "task": "recall",

@@ -1,7 +1,7 @@
 """Fault injection: a warm parent forks a child for each life of a run and kills it or its disk.
 
-python tests/support/fault_injection.py --kills 1000   SIGKILL at random moments of all kinds of runs
-python tests/support/fault_injection.py --points done  SIGKILL and disk errors at every write of a run
+python tests/support/fault_injection.py --kills 1000   SIGKILL at random moments of all runs
+python tests/support/fault_injection.py --points done  SIGKILL and disk errors at every write
 
 Between two lives every file must be whole, and the last life must leave the bytes of an undisturbed
 run. Prints JSON; the exit code is 1 if that is not so. The parent never calls backward: after that,

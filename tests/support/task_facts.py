@@ -1,4 +1,4 @@
-"""What must be true of documents, said without the code that drew them, and how far numbers are from the truth."""
+"""Check facts about documents without the code that drew them, and the error of numbers."""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -113,7 +113,8 @@ def ancestors(node: int, parents: list[int]) -> Iterator[int]:
 def assert_derived(grammar: Grammar, tokens: list[int], parents: list[int]) -> None:
     """Some derivation of the grammar gives this string and this tree.
 
-    Every production has a body, so a node with children heads a production and a node without is a terminal of a body.
+    Every production has a body, so a node with children heads a production, and a node without
+    children is a terminal of a body.
     """
     children = defaultdict(list)
     for node in range(1, len(tokens) - 2):
@@ -172,7 +173,7 @@ def largest(x) -> float:
 
 
 def relative_error(found, truth, least: float = 1e-30) -> float:
-    """The largest difference, relative to the largest magnitude of the truth or at least to `least`."""
+    """Return the largest difference, relative to the largest magnitude or at least to `least`."""
     found, truth = _array(found), _array(truth)
     assert found.shape == truth.shape
     return largest(found - truth) / max(largest(truth), least)

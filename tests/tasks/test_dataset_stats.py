@@ -36,7 +36,7 @@ def test_held_out_documents_are_never_seen_in_training():
 
 
 def test_the_share_seen_in_training_is_the_papers():
-    """15–32 % of evaluation documents occurred among 4,000 training draws, over ten other grammars."""
+    """15–32 % of evaluation documents are among 4,000 training draws, over ten other grammars."""
     shares = [
         describe(Treecall(grammar_seed=seed), train=4000).splits[1].seen_in_training / 1024
         for seed in range(10)

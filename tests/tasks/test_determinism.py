@@ -1,4 +1,4 @@
-"""Document i is the same drawn alone, in any block, in any process, after any other call; and for ever."""
+"""Document i is the same drawn alone, in any block, in any process and after any other call."""
 
 import hashlib
 import json

@@ -95,7 +95,7 @@ def test_terminals_of_a_body_are_equally_likely(grammars):
 
 
 def test_rule_and_head_distributions_are_uniform_dirichlets(grammars):
-    """Of a uniform Dirichlet over m outcomes, the first share has the distribution Beta(1, m − 1)."""
+    """The first share of a uniform Dirichlet over m outcomes is distributed as Beta(1, m − 1)."""
     heads = [grammar.head_probabilities(x)[0] for grammar in grammars for x in range(40)]
     assert stats.kstest(heads, stats.beta(1, 19).cdf).pvalue > 1e-3
     three = [

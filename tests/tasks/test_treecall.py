@@ -77,7 +77,7 @@ def test_a_fifth_of_all_types_is_held_out():
 
 
 def expected_strings(grammar):
-    """The chance of each (body, head) where no nonterminal is deeper than another, rejected strings left out."""
+    """Return the chance of each (body, head) in a flat grammar, without rejected strings."""
     chances = Counter()
     for x, bodies in enumerate(grammar.bodies):
         for body, p in zip(bodies, grammar.rule_probabilities(x), strict=True):
@@ -122,7 +122,7 @@ def test_starts_rules_and_heads_are_drawn_with_the_weights_of_the_grammar(nonter
 
 @pytest.mark.parametrize("query", QUERIES)
 def test_first_the_answer_is_drawn_uniformly_then_who_asks_for_it(query):
-    """Over 100,000 documents, for each string that recurs: how often each of its symbols is asked about."""
+    """Count, over 100,000 documents, how often each symbol of a recurring string is queried."""
     task = Treecall(
         terminals=8, nonterminals=6, max_depth=3, max_rules=2, grammar_seed=2, query=query
     )

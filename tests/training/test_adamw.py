@@ -36,7 +36,8 @@ def test_it_is_torch_s_also_while_the_rate_changes(dtype):
 
 def test_a_step_does_not_import_torch_s_compiler():
     code = (
-        "import sys, torch; from mecheval.training.adamw import AdamW; w = torch.ones(2, requires_grad=True); "
+        "import sys, torch; from mecheval.training.adamw import AdamW; "
+        "w = torch.ones(2, requires_grad=True); "
         "w.sum().backward(); AdamW([w], 0.1).step(); sys.exit('torch._dynamo' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0

@@ -1,4 +1,4 @@
-"""Training beside a trainer in NumPy; leaving and coming back at every step; what is divergence and what is not."""
+"""Training agrees with a trainer in NumPy, resumes at every step, and detects divergence."""
 
 import json
 import math
@@ -47,7 +47,7 @@ def rate_by_hand(step, steps, top, schedule, warmup):
 
 
 def loss_by_hand(logits, docs):
-    """Mean cross-entropy over all queries of all documents, and its gradient with respect to all logits."""
+    """Return the mean cross-entropy over all queries, and its gradient in all logits."""
     loss, gradient, asked = 0.0, np.zeros_like(logits), docs.queries.size
     for row in range(len(docs)):
         for query in range(docs.queries.shape[1]):
@@ -316,7 +316,7 @@ def test_a_gradient_that_is_no_number_ends_training_before_it_reaches_a_weight(f
 
 
 class Root(nn.Module):
-    """Finite forward, no gradient: the slope of a root is infinite at 0, and infinitely many nothings are no number."""
+    """The forward is finite but the gradient is not: a root has an infinite slope at 0."""
 
     def __init__(self, d_model, max_len):
         super().__init__()
