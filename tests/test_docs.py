@@ -35,7 +35,7 @@ MAKE = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), flags=re.MULTI
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
 SWEPT = "runs/figure3-quick"
 SAYS = {  # by page, what its blocks print among other things
-    "README.md": ["induction 1.0 {"],
+    "README.md": ["induction: stores each key with its value", "induction 58"],
     "index.md": ["induction 1.0 {"],
     "tasks.md": ["of the corruptions took the answer away"],
     "models.md": ["blocks.1.mixer.conv_out"],

@@ -236,7 +236,7 @@ def test_every_public_name_is_importable_and_documented():
 
 def test_the_tree_of_the_architecture_page_has_every_room_and_is_short():
     page = (ROOT / "docs" / "architecture.md").read_text()
-    (tree,) = re.findall(r"```text\n(.*?)```", page, re.DOTALL)
+    (tree,) = re.findall(r"```text\n(mecheval/\n.*?)```", page, re.DOTALL)
     assert len(tree.splitlines()) <= 60
     assert [room for room in ROOMS if f"── {room}/" not in tree] == []
     named = set(re.findall(r"\b\w+\.py\b", page)) - {"__init__.py"}

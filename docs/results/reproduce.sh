@@ -1,12 +1,12 @@
 #!/bin/sh
-# Every run behind docs/results, the tables that are kept of them, and what is made of those. Killed, it goes on.
+# Every run behind docs/results, the tables that are kept of them, and what is made of those. Rerun it to resume.
 set -e
 study() {
     kept=$1
     shift
     case $kept in *-laptop) scale=laptop ;; *) scale=small ;; esac
     recipe=${kept%-laptop}
-    mecheval sweep "$recipe" --scale $scale "$@"
+    mecheval sweep run "$recipe" --scale $scale "$@"
     mecheval keep "runs/$recipe-$scale" --out "docs/results/$kept"
 }
 study figure3

@@ -40,7 +40,7 @@ def working(message: str) -> Status:
     return Console(stderr=True).status(message)
 
 
-def clock(seconds: float) -> str:
+def clock(seconds: int | float) -> str:
     """Format a duration as h:mm:ss."""
     whole = round(seconds)
     return f"{whole // 3600}:{whole // 60 % 60:02}:{whole % 60:02}"

@@ -196,7 +196,7 @@ def test_a_subject_all_of_whose_runs_diverge_has_a_card_that_says_so(shelf):
 def test_failed_runs_are_listed_and_the_card_is_partial(shelf, of, monkeypatch):
     class Unlucky(Inline):
         def start(self, job):
-            if job.experiment["seed"] == 1:
+            if job.record["seed"] == 1:
                 self._outcomes.append((job, Outcome("error", "no <luck>")))
             else:
                 super().start(job)

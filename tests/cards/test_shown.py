@@ -33,4 +33,4 @@ def test_every_part_that_the_page_speaks_of_is_on_a_card():
     assert len(parts) == 7
     template = (TEMPLATES / "card.html").read_text()
     missing = [part for part in parts if part not in template]
-    assert missing == ["When the mechanism comes about"], "which is the title of a figure"
+    assert missing == ["When the mechanism emerges"], "which is the title of a figure"

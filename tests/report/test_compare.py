@@ -145,10 +145,10 @@ def test_a_field_that_older_runs_do_not_have_is_at_its_default(tmp_path):
     runs(tmp_path, {"mamba": POOR[:2]})
     for seed, value in enumerate(GOOD[:2]):
         now = experiment(seed=seed)
-        known = {name: field for name, field in now.fields().items() if name != "eval.grid_every"}
+        known = {name: field for name, field in now.record().items() if name != "eval.grid_every"}
         finished(
             tmp_path,
-            SimpleNamespace(name=now.name, key=now.key, fields=known.copy),
+            SimpleNamespace(name=now.name, key=now.key, record=lambda known=known: known),
             behaviour(value, value),
         )
     assert one(compare(tmp_path, metrics=["accuracy"]))["seeds_a"] == 2

@@ -44,7 +44,7 @@ NAMES: list[tuple[list[str], list[str]]] = [
 ]
 BAD = {
     "Leaks": "must not see the future",
-    "KeepsState": "keeps something between calls",
+    "KeepsState": "keeps state between calls",
     "MixesTheBatch": "must treat the rows of a batch independently",
     "DeadSite": "site unused is dead",
     "NotANumber": "must return finite numbers",

@@ -145,7 +145,7 @@ RUNS: list[tuple[list[str], list[str]]] = [
     (["run", "--file", "nowhere.toml"], ["nowhere.toml", "cannot be read"]),
     (["run", "--file", "."], ["'.'", "cannot be read"]),
     ([*SMALL, "seed=1", "seed=2"], ["seed", "twice"]),
-    ([*SMALL, "train.steps=5", "train.epochs=1"], ["epochs=1", "steps=5", "both"]),
+    ([*SMALL, "train.steps=5", "train.epochs=1"], ["epochs=1", "steps=5", "exclude each other"]),
     ([*SMALL, "train.lr="], ["'train.lr='", "a number"]),
     ([*SMALL, "--threads", "0"], ["threads=0", "from 1"]),
     ([*SMALL, "--save-every", "-1"], ["save_every=-1", "from 0"]),
@@ -202,7 +202,7 @@ OF_RUNS: list[tuple[str, list[str], int, list[str]]] = [
     ("attention", ["--role", "@-1"], 2, ["role='@-1'", "'@5'"]),
     ("diverged", [], 3, ["diverged", "has no weights"]),
     ("damaged", [], 3, ["is damaged", "weights.safetensors", "checksum"]),
-    ("empty", [], 3, ["is no whole run", "checksums.json"]),
+    ("empty", [], 3, ["is not a complete run", "checksums.json"]),
 ]
 
 

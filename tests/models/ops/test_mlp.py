@@ -54,10 +54,22 @@ def test_gelu_and_its_slope_are_as_exact_as_torchs(dtype):
     assert (gradient.double() - slope).abs().max() < bound
 
 
-@pytest.mark.parametrize("value", [0.0, 90.0, -90.0, 1e30, math.inf, math.nan])
-def test_large_and_non_finite_inputs_agree_with_torch(value):
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (0.0, 0.0),
+        (90.0, 90.0),
+        (-90.0, -0.0),
+        (1e30, 1e30),
+        (math.inf, math.inf),
+        (math.nan, math.nan),
+    ],
+)
+def test_large_and_non_finite_inputs_agree_with_the_definition(value, expected):
+    """torch's own gives NaN for infinity on some processors with AVX-512."""
     x = torch.full((9,), value)
-    torch.testing.assert_close(gelu(x), F.gelu(x), equal_nan=True, rtol=1e-6, atol=1e-30)
+    truth = torch.full((9,), expected)
+    torch.testing.assert_close(gelu(x), truth, equal_nan=True, rtol=1e-6, atol=1e-30)
 
 
 def test_it_is_the_same_without_gradients():
