@@ -10,6 +10,8 @@ from mecheval.core.spec import Spec
 from mecheval.runs.run import run
 from mecheval.sweeps.recipe import get_experiments, get_scale
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
 @pytest.mark.parametrize(

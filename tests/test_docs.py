@@ -119,6 +119,7 @@ def check_entry_points(text: str) -> None:
     assert set(groups) <= {f"mecheval.{registry.kind}s" for registry in (tasks, mixers)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page)], ids=name_of)
 def test_every_block_of_a_page_runs(page, folder, monkeypatch, capsys):
     if SWEPT in page.read_text():
@@ -212,6 +213,7 @@ def site(tmp_path_factory):
     return room / "site"
 
 
+@pytest.mark.slow
 def test_the_site_builds_without_a_warning(site):
     assert {page.stem for page in DOCS.glob("*.md")} <= {page.stem for page in site.glob("*.html")}
     assert "A run is a pure function of this" in (site / "api.html").read_text(), (

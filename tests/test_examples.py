@@ -33,6 +33,7 @@ def answered(capsys, *words):
     return json.loads(capsys.readouterr().out)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", CLASSES)
 def test_an_example_keeps_its_promises_is_trained_and_intervened_on(kind, capsys):
     text = f"{EXAMPLES / kind}.py:{CLASSES[kind]}"
@@ -64,6 +65,7 @@ def test_the_mixers_inner_site_is_there_and_can_be_restored(capsys):
     }
 
 
+@pytest.mark.slow
 def test_the_ten_lines_find_out_how_the_model_recalls(tmp_path):
     command = [sys.executable, EXAMPLES / "ten_lines.py"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)

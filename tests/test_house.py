@@ -169,6 +169,7 @@ def cpu_seconds(*arguments: str) -> float:
     return min(taken)
 
 
+@pytest.mark.slow
 def test_help_list_and_refusals_take_a_fraction_of_importing_torch():
     torch = cpu_seconds("-c", "import torch")
     for arguments in (
@@ -182,6 +183,7 @@ def test_help_list_and_refusals_take_a_fraction_of_importing_torch():
         assert cpu_seconds("-m", "mecheval", *arguments) < 0.5 * torch, arguments
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "arguments",
     [

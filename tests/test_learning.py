@@ -13,6 +13,8 @@ from mecheval.interventions.verdict import verdict
 from mecheval.runs.experiment import Experiment
 from mecheval.runs.run import run
 
+pytestmark = pytest.mark.slow
+
 COMMON = {
     "task": "recall:pairs=4,vocab=64",
     "train.batch": 128,

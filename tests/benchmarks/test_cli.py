@@ -15,6 +15,7 @@ def quick(monkeypatch, tiny):
     monkeypatch.setattr(size, "QUICK", tiny)
 
 
+@pytest.mark.slow
 def test_one_command_prints_ratios_and_writes_json_and_a_page(quick, tmp_path, capsys):
     results, page = tmp_path / "results.json", tmp_path / "page.md"
     assert main(["documents", "--quick", "--json", str(results), "--markdown", str(page)]) == 0

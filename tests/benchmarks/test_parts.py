@@ -12,6 +12,8 @@ from benchmarks.measure import Times
 from benchmarks.rounds import Contest, replies
 from benchmarks.size import FULL, QUICK, Size
 
+pytestmark = pytest.mark.slow
+
 UNITS = {
     "documents": "×",
     "steps": "×",

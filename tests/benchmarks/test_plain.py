@@ -28,6 +28,7 @@ def last_loss(step):
     return [step() for _ in range(UPDATES + 1)][-1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_losses_are_those_of_the_plain_form_to_five_decimals_after_four_updates(architecture):
     setup = Setup(architecture, 64, SMALL)

@@ -26,6 +26,8 @@ from mecheval.runs.run import run
 from mecheval.sweeps.planned import Outcome
 from mecheval.sweeps.recipe import get_experiments, get_scale, scales
 
+pytestmark = pytest.mark.slow
+
 SIZED = replace(MICRO, seeds=SEEDS)
 TESTS = Path(__file__).parents[1]
 WHOLE = """

@@ -41,6 +41,7 @@ def learned(tmp_path_factory):
         yield load_or_measure(**arguments), Run(folder).load_model(), arguments
 
 
+@pytest.mark.slow
 def test_every_site_that_need_not_be_materialised_is_in_the_heat_map(learned):
     found, model, _ = learned
     from mecheval.models.site import sites

@@ -39,6 +39,7 @@ def solved(of):
     return replace(found, facts={**found.facts, "cells": cells, "where": where})
 
 
+@pytest.mark.slow
 def test_nothing_on_the_page_is_fetched(hostile, solved):
     for card in (hostile, solved):
         assert outside(card.html) == []

@@ -4,6 +4,7 @@ import re
 import runpy
 from pathlib import Path
 
+import pytest
 from support.card_runs import alone
 from support.tiny_scale import as_quick
 
@@ -14,6 +15,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "card.md").read_text()
 (CODE,) = re.findall(r"^```python\n# my.py\n(.*?)^```", PAGE, flags=re.MULTILINE | re.DOTALL)
 
 
+@pytest.mark.slow
 def test_the_example_has_a_card_on_the_command_line_and_as_a_script(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     as_quick(monkeypatch)

@@ -32,6 +32,7 @@ def quick(monkeypatch):
         yield started
 
 
+@pytest.mark.slow
 def test_a_person_sees_a_table_and_where_the_card_is(of, shelf, quick, capsys):
     found = of("Lstm")
     quick.clear()
@@ -61,6 +62,7 @@ def test_a_dry_run_says_what_it_takes_and_writes_nothing(tmp_path, monkeypatch, 
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_what_failed_is_told_at_the_end_with_exit_code_1(shelf, monkeypatch, capsys):
     class Unlucky(Counted):
         def start(self, job):
@@ -77,6 +79,7 @@ def test_what_failed_is_told_at_the_end_with_exit_code_1(shelf, monkeypatch, cap
     assert "PARTIAL" in (shelf / "card-attention-unlucky" / "card.html").read_text()
 
 
+@pytest.mark.slow
 def test_files_given_by_plugin_are_the_subjects_and_not_the_baselines(shelf, tmp_path, capsys):
     file = tmp_path / "extra.py"
     file.write_text(MINE)

@@ -214,6 +214,7 @@ def place_with_runs(tmp_path_factory):
     return tmp_path_factory.mktemp("examples")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_help_ends_in_an_example_that_runs(command, capsys, place_with_runs, monkeypatch):
     monkeypatch.chdir(place_with_runs)

@@ -33,6 +33,7 @@ def test_json_is_the_table(sweep, capsys):
     )
 
 
+@pytest.mark.slow
 def test_a_report_is_written_into_the_folder_or_where_it_is_asked_for(sweep, capsys, tmp_path):
     assert main(["report", str(sweep)]) == 0
     assert main(["report", str(sweep), "--out", "here.html", "--json"]) == 0

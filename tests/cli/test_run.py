@@ -284,6 +284,7 @@ def test_a_diverged_run_is_a_result_without_a_judgement(capsys, tmp_path, mixer)
     assert "diverged" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_ctrl_c_saves_and_the_same_command_resumes(capsys, tmp_path):
     fields = [
         "model.d_model=4",

@@ -107,6 +107,7 @@ def test_a_dry_run_does_not_count_what_would_be_reused(words, capsys, tmp_path):
     assert (printed(capsys)["finished"], (tmp_path / "new").exists()) == (2, False)
 
 
+@pytest.mark.slow
 def test_what_failed_is_reported_and_retried_without_the_recipe(
     words, capsys, tmp_path, monkeypatch
 ):
@@ -196,6 +197,7 @@ def test_a_sweep_with_failures_writes_a_partial_report(words, capsys, tmp_path, 
     assert "PARTIAL" in (tmp_path / "out" / "report.html").read_text()
 
 
+@pytest.mark.slow
 def test_an_interrupted_sweep_writes_a_partial_report(words, capsys, tmp_path, monkeypatch):
     class Interrupting(Inline):
         def start(self, run):
@@ -223,6 +225,7 @@ def test_the_old_spelling_works_and_names_the_new_one(words, capsys):
     assert main(["sweep", "--scale", "quick", *words[1:]]) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["run", "status", "retry"])
 def test_a_recipe_may_be_named_like_a_command(command, tmp_path, capsys):
     file = tmp_path / "named.py"

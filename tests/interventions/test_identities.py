@@ -119,6 +119,7 @@ def assert_equal(case, found, expected, *about):
         assert torch.equal(found, expected), about
 
 
+@pytest.mark.slow
 @every_precision
 @every_case
 def test_recording_changes_nothing(architecture, task, dtype):
@@ -219,6 +220,7 @@ def test_the_output_of_a_block_is_the_input_of_the_next(architecture, task):
         assert not all(torch.equal(logits, case.run(case.wrong)) for logits in found), name
 
 
+@pytest.mark.slow
 @every_precision
 @pytest.mark.parametrize(("architecture", "task"), [case for case in CASES if case[1] != "long"])
 def test_rows_patched_at_different_positions_are_as_if_one_by_one(architecture, task, dtype):

@@ -60,6 +60,7 @@ def pair(corrupt):
     return docs, TASK.corrupt(docs, corrupt, 0).documents
 
 
+@pytest.mark.slow
 @every_architecture
 @pytest.mark.parametrize("corrupt", ["key", "value"])
 def test_every_logit_is_that_of_pyvene(architecture, corrupt):

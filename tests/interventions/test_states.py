@@ -133,6 +133,7 @@ def test_what_passes_the_state_by_is_not_held():
     assert held.control == pytest.approx(held.chance)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "architecture", ["delta_net:d_conv=0", "delta_net", "mamba", "mamba:d_conv=0"]
 )
@@ -209,6 +210,7 @@ def drawn(architecture, task):
     return LanguageModel(config, task.vocab_size, seed=2).double()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("architecture", MODELS)
 def test_it_does_not_matter_where_blocks_end_nor_how_few_tokens_are_read_again(
     architecture, monkeypatch
@@ -238,6 +240,7 @@ def test_as_many_tokens_are_read_again_as_the_convolution_sees(architecture, tok
     assert lengths[-1] == tokens
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("architecture", MODELS)
 def test_states_are_those_of_each_document_by_itself_after_each_of_its_tokens(architecture):
     task = tasks.build("recall:pairs=6,vocab=16,min_pairs=2")

@@ -57,6 +57,7 @@ def mixed(mixer, x, site):
     return *mixer.mixing(x), seen[site]
 
 
+@pytest.mark.slow
 @every_mixer
 def test_weights_times_values_are_what_the_mixer_reads_and_none_sees_the_future(kind):
     for case in CASES[kind]:

@@ -81,6 +81,7 @@ def grid_for(model, task=TASK, documents=64, seed=0):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("model", "expected"), SOLVED.values(), ids=SOLVED.keys())
 def test_the_verdict_is_what_was_built_in(model, expected):
     model = model()

@@ -105,6 +105,7 @@ def as_external(model):
     return ExternalModel(Plain(model), mapping)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("architecture", ["attention", "based", "mamba"])
 @pytest.mark.parametrize("condition", ["restored", "ablated", "control"])
 def test_ours_as_a_strangers_gives_the_same_grid(architecture, condition):

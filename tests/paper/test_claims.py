@@ -160,6 +160,7 @@ class Recorder(Evidence):
         return list(self.accuracy(cell))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.name)
 def test_a_claim_reads_only_cells_that_its_recipe_trains(claim):
     made = DataFrame([one.fields() for one in get_experiments(claim.recipe, get_scale("small"))])

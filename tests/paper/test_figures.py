@@ -41,6 +41,7 @@ def five(folder, architectures=("attention", "mamba", "hyena", "h3")):
     return Study.read(folder)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("recipe", recipe_names())
 def test_a_figure_is_drawn_from_a_sweep_of_its_recipe(recipe, micro, tmp_path):
     study = Study.read(micro(recipe))
@@ -126,6 +127,7 @@ def test_picture_and_page_show_the_same_numbers(micro):
     assert [line["value"] for line in drawn] == pytest.approx(sheet.table()["value"].tolist())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", ["png", "pdf", "svg", "json", "csv", "html"])
 def test_the_same_figure_is_the_same_file(ending, tmp_path):
     sheet = draw(five(tmp_path), "3")

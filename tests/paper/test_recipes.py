@@ -115,6 +115,7 @@ def test_more_seeds_are_the_widest_models():
     assert seeds == {(32, 0), (64, 0), (64, 1), (64, 2)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scale", SCALES)
 def test_every_model_of_every_recipe_can_be_built(scale):
     for model in {experiment.model for name in COUNTS for experiment in made(name, scale)}:
@@ -160,6 +161,7 @@ def test_every_step_of_the_cost_recipe_has_as_many_tokens():
         assert e.model.max_len == 4096
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", COUNTS)
 def test_the_last_experiment_of_every_recipe_runs_to_its_end(name, tmp_path):
     experiment = get_experiments(name, MICRO)[-1]

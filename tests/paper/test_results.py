@@ -12,6 +12,8 @@ from mecheval.report.claims import UNDECIDED
 from mecheval.report.files import save
 from mecheval.report.study import Study
 
+pytestmark = pytest.mark.slow
+
 RESULTS = Path(__file__).parents[2] / "docs" / "results"
 GENERATE = runpy.run_path(str(RESULTS / "generate.py"))
 FOLDERS = GENERATE["folders"]()

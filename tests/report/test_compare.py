@@ -107,6 +107,7 @@ def test_rates_themselves_can_be_compared(tmp_path):
     assert (line["a"], line["b"], line["difference"]) == ("0.001", "0.01", pytest.approx(0.5))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "other",
     [

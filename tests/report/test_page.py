@@ -68,6 +68,7 @@ def bound(written, tmp_path_factory):
     return write_page(first, root / "report.html", *others)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("recipe", recipe_names())
 def test_a_sweep_in_which_nothing_was_finished_has_its_page(recipe, tmp_path):
     planned(tmp_path, recipe, [experiment()])
@@ -106,6 +107,7 @@ def outside(text: str) -> list[str]:
     return [link for link in Links(text).found if not link.startswith(("data:", "#"))]
 
 
+@pytest.mark.slow
 def test_nothing_in_the_page_is_fetched(written, bound):
     text = written.read_text(encoding="utf-8")
     assert outside(text) == outside(bound.read_text(encoding="utf-8")) == []
@@ -249,6 +251,7 @@ def test_a_run_that_a_second_sweep_took_over_was_paid_for_once(tmp_path):
     assert found["CPU time of all runs"] == f"{(58 + 58 + 62) / 60:.1f} minutes"
 
 
+@pytest.mark.slow
 def test_torch_is_not_needed(written, tmp_path):
     code = (
         "import sys\n"

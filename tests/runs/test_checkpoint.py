@@ -98,6 +98,7 @@ def test_damaged_ones_do_not_push_out_the_whole_ones_that_are_made_after_them(da
     assert steps(tmp_path) == [7, 8]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", [flip, truncate])
 @pytest.mark.parametrize(("kind", "most"), [("json", 10_000), ("safetensors", 400)])
 def test_wherever_it_is_damaged_the_previous_one_is_used(damage, kind, most, folder):
@@ -117,6 +118,7 @@ def test_wherever_it_is_damaged_the_previous_one_is_used(damage, kind, most, fol
     assert len(missed) <= (0 if kind == "safetensors" else 20)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", [flip, truncate])
 @pytest.mark.parametrize("kind", ["json", "safetensors"])
 def test_a_run_goes_on_from_the_previous_one_says_so_and_ends_in_the_same_bytes(

@@ -127,6 +127,7 @@ def test_a_diverged_run_has_no_weights_and_says_so(diverged):
     assert diverged.summary()["metrics"] == {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FILES)
 @pytest.mark.parametrize("damage", [flip, truncate])
 def test_damage_anywhere_in_any_file_is_seen_and_the_file_is_named(name, damage, copied):

@@ -361,6 +361,7 @@ def told(tmp_path_factory):
     }
 
 
+@pytest.mark.slow
 def test_the_guard_sees_what_it_is_there_for(told):
     assert {event for event, _ in told["harm"]["events"]} == {
         "open",

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from support import fault_injection
 
+pytestmark = pytest.mark.slow
+
 KILLS = 210
 
 

@@ -201,6 +201,7 @@ def test_asking_whether_a_folder_is_in_use_blocks_no_process(tmp_path):
         looker.join()
 
 
+@pytest.mark.slow
 def test_processes_that_race_for_a_run_make_it_once(tmp_path, finished):
     command = [sys.executable, "-m", "mecheval", *COMMAND, str(tmp_path)]
     racers = [

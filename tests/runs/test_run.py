@@ -56,6 +56,7 @@ def alone(tmp_path_factory):
     return {name: result(run(experiment, room).folder) for name, experiment in EXPERIMENTS.items()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_stopped_after_any_step_it_ends_in_the_same_bytes(name, alone, tmp_path):
     experiment, last = EXPERIMENTS[name], json.loads(alone[name]["status.json"])["content"]["steps"]
@@ -78,6 +79,7 @@ def test_stopped_after_every_step_it_ends_in_the_same_bytes(alone, tmp_path):
     assert found.provenance["sessions"] == STEPS
 
 
+@pytest.mark.slow
 def test_grids_on_the_way_are_on_dev_at_every_so_many_evaluations_and_none_is_there_twice(tmp_path):
     def places(**asked):
         rows = run(small(train_steps=STEPS, eval_every=2, **asked), tmp_path).rows
@@ -126,6 +128,7 @@ def test_another_seed_gives_other_bytes(alone, tmp_path):
     assert [name for name in found if found[name] == alone["epochs"][name]] == []
 
 
+@pytest.mark.slow
 def test_two_processes_write_the_same_bytes_and_their_provenance_says_where(alone, tmp_path):
     experiment = EXPERIMENTS["epochs"]
     python = [sys.executable, "-m", "mecheval", *command(experiment), "--json", "--out"]
@@ -233,6 +236,7 @@ def failing(disk):
         yield
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO])
 def test_a_process_survives_a_disk_error_and_can_resume_itself(number, alone, tmp_path):
     experiment, disk = EXPERIMENTS["epochs"], Disk()
@@ -419,6 +423,7 @@ with prepared(Settings()):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     platform.libc_ver()[0] != "glibc", reason="other allocators keep what they will"
 )

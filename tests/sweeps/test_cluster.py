@@ -17,6 +17,8 @@ from mecheval.cli import main
 from mecheval.core.errors import InvalidInput
 from mecheval.sweeps import ray as cluster
 
+pytestmark = pytest.mark.slow
+
 
 def test_without_ray_it_says_how_to_get_it_and_writes_nothing(monkeypatch, tmp_path, capsys):
     monkeypatch.setitem(sys.modules, "ray", None)

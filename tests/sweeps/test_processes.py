@@ -97,6 +97,7 @@ def wait_for(what, seconds=300):
     return found
 
 
+@pytest.mark.slow
 def test_each_death_costs_one_run_and_is_reported(tmp_path):
     file = recipe_file(tmp_path, more=THIRD_PARTY)
     out = tmp_path / "out"
@@ -142,6 +143,7 @@ def one(tmp_path, recipe, **options):
     return Sweep(experiments, tmp_path / "out", recipe, "quick", how)
 
 
+@pytest.mark.slow
 def test_a_run_that_takes_too_long_is_stopped(tmp_path):
     (run,) = one(tmp_path, "sleepers", timeout=10.0).execute(lambda: local.Local(1))
     assert (run.status, run.attempts, run.reason) == ("timeout", 1, "not finished after 10 seconds")
@@ -170,6 +172,7 @@ def test_a_worker_that_waits_for_a_run_ends_when_its_executor_stops():
         os.kill(ready.pid, 0)
 
 
+@pytest.mark.slow
 def test_a_worker_whose_launcher_ends_before_there_is_a_run_ends_silently():
     done = subprocess.run(
         [sys.executable, "-m", "mecheval.sweeps.worker"], input="", capture_output=True, text=True
@@ -177,6 +180,7 @@ def test_a_worker_whose_launcher_ends_before_there_is_a_run_ends_silently():
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_after_the_launchers_end_the_same_command_ends_in_the_same_bytes(number, tmp_path):
     """No worker outlives a launcher that was killed: each saves and stops."""

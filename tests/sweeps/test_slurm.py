@@ -51,6 +51,7 @@ def planned(out, experiments, **options):
     return Sweep(experiments, out, "mine", "own", SweepOptions(**options))
 
 
+@pytest.mark.slow
 def test_an_array_gives_the_same_bytes(slurm):
     experiments, out = [*seeds(1), *seeds(1, **DIVERGES)], slurm / "out"
     assert submit(planned(out, experiments, timeout=600.0), OPEN, 8) == (["17"], 2)

@@ -18,6 +18,7 @@ def swept(experiments, out, executor=Inline, **options):
     return Sweep(experiments, out, "mine", "own", SweepOptions(**options)).execute(executor)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("workers", "shuffle"), [(1, None), (2, 1), (4, 2)])
 def test_any_number_of_workers_in_any_order_gives_the_same_bytes(workers, shuffle, tmp_path):
     experiments = [small(architecture="mamba"), small(**DIVERGES)]
@@ -30,6 +31,7 @@ def test_any_number_of_workers_in_any_order_gives_the_same_bytes(workers, shuffl
     }
 
 
+@pytest.mark.slow
 def test_divergence_is_recorded_and_changes_no_other_run(tmp_path):
     sound, broken = seeds(14, train_steps=3), seeds(7, train_steps=3, **DIVERGES)
     mixed = [each for pair in zip(sound, broken, strict=False) for each in pair] + sound[7:]
@@ -73,6 +75,7 @@ def test_runs_of_another_folder_are_taken_over_where_they_are_the_same(tmp_path)
     assert results(new).items() >= results(old).items()
 
 
+@pytest.mark.slow
 def test_a_run_that_was_made_otherwise_is_not_taken_over(tmp_path):
     (one,) = seeds(1)
     run(one, tmp_path / "old", Settings(threads=2))

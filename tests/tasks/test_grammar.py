@@ -61,6 +61,7 @@ def test_the_same_setting_gives_the_same_grammar_and_another_seed_another():
     assert one.bodies != other.bodies
 
 
+@pytest.mark.slow
 def test_depth_scores_rule_counts_and_body_lengths_are_uniform(grammars):
     depths = Counter(int(depth) for grammar in grammars for depth in grammar.depth)
     rules = Counter(len(bodies) for grammar in grammars for bodies in grammar.bodies)
@@ -72,6 +73,7 @@ def test_depth_scores_rule_counts_and_body_lengths_are_uniform(grammars):
         assert stats.chisquare([counts[outcome] for outcome in outcomes]).pvalue > 1e-3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("weight", [5.0, 20.0, 80.0])
 def test_terminal_weight_is_the_weight_of_all_terminals_together(weight):
     surplus, variance = 0.0, 0.0

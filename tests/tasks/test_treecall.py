@@ -40,6 +40,7 @@ def treecall(setting):
         reject()
 
 
+@pytest.mark.slow
 @given(settings_of_treecall, splits, starts)
 @settings(max_examples=150)
 def test_documents_are_what_the_task_says(setting, split, start):
@@ -53,6 +54,7 @@ def test_compiled_documents_are_those_of_the_plain_twin(setting, split, start):
     assert_drawn_alike(treecall(setting), 1, split, start, start + 4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("query", QUERIES)
 @pytest.mark.parametrize("head", ["left", "right"])
 def test_every_query_and_head_position_at_the_papers_size(query, head):

@@ -167,6 +167,7 @@ def kept(training):
     return tensors, json.loads(json.dumps(training.numbers()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("task", "architecture"),
     [(RECALL, "attention"), (MQAR, "based"), (TREECALL, "mamba:d_state=2")],

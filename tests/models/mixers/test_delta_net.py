@@ -72,6 +72,7 @@ def test_the_output_is_the_recurrence():
         assert_agreement(case, mixer, x, y, state=states)
 
 
+@pytest.mark.slow
 def test_it_equals_the_mixer_built_from_plain_ops():
     twins = {"layers.short_conv_silu": short_conv_silu_ref, "layers.rms_norm": rms_norm_ref}
     twins |= {"mixers.delta_net.delta_rule": delta_rule_ref}

@@ -1,6 +1,7 @@
 """H3 agrees with the recurrences of its two state space models, written in numpy."""
 
 import numpy as np
+import pytest
 from support.numpy_reference import assert_agreement, assert_built_from, at_every_shape, numbers
 
 from mecheval.models.mixers.h3 import H3
@@ -61,6 +62,7 @@ def test_the_output_is_the_recurrence_of_both_state_space_models():
         assert_agreement(case, mixer, x, truth)
 
 
+@pytest.mark.slow
 def test_it_equals_the_mixer_built_from_plain_ops():
     twins = {
         "long_conv": long_conv_ref,

@@ -72,6 +72,7 @@ def test_the_output_is_the_gated_sum():
         assert_agreement(case, mixer, x, reference(w, x.double().numpy(), decay))
 
 
+@pytest.mark.slow
 def test_it_equals_the_mixer_built_from_plain_ops():
     twins = {"layers.short_conv": short_conv_ref, "mixers.hyena.long_conv": long_conv_ref}
     assert_built_from(twins, Hyena, CASES)

@@ -67,6 +67,7 @@ def test_the_output_is_the_recurrence():
         assert_agreement(case, mixer, x, y, state=states)
 
 
+@pytest.mark.slow
 def test_it_equals_the_mixer_built_from_plain_ops():
     twins = {
         "layers.short_conv_silu": short_conv_silu_ref,
@@ -81,6 +82,7 @@ def test_some_cases_decay_to_0_and_some_not_at_all():
     assert float(decays.max()) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("package", ["transformers", "mambapy"])
 def test_the_same_weights_give_the_same_output_in(package):
     build = {"transformers": in_transformers, "mambapy": in_mambapy}[package]

@@ -74,6 +74,7 @@ def test_a_shift_filter_has_the_values_and_gradients_of_its_recurrence(shape):
     assert error(shift_filter, draw_shift(*sizes, dtype=torch.float32), time) < 1e-5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", DIAGONALS, ids=str)
 def test_a_diagonal_filter_has_the_values_and_gradients_of_its_recurrence(shape):
     channels, pairs, time, step = shape
@@ -96,6 +97,7 @@ def test_a_diagonal_filter_without_a_kernel_is_the_same(shape, no_kernels):
     assert error(diagonal_filter, draw_diagonal(channels, pairs, step, torch.float32), time) < 1e-5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", [1e-4, 1e-3, 1e-2, 0.1, 1.0, 10.0])
 @pytest.mark.parametrize("pairs", [4, 64])
 def test_single_precision_lasts_for_a_thousand_tokens(step, pairs, either):

@@ -131,6 +131,7 @@ def test_fft_sizes_are_large_enough_with_prime_factors_below_16():
         assert size == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reads", [1, 3])
 @pytest.mark.parametrize("time", [1, 2, 9, 68, *NEAR_THE_CROSSOVER, 129])
 def test_reading_some_positions_has_the_values_and_gradients_of_the_whole(time, reads):

@@ -33,6 +33,7 @@ def plain_at(at):
     return lambda *inputs: gather_reads(selective_scan_ref(*inputs), at)
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(shape=SHAPES, seed=st.integers(0, 999), decays=DECAYS)
 @example(shape=(1, 1, 1, 1), seed=0, decays=(-6, 4))
@@ -44,6 +45,7 @@ def test_it_is_the_equation_in_float64(shape, seed, decays):
         assert relative_error(result[name], exact, least=1e-270) <= 1e-9, name
 
 
+@pytest.mark.slow
 @settings(max_examples=100)
 @given(shape=SHAPES, seed=st.integers(0, 999), decays=DECAYS)
 def test_it_is_the_equation_in_float32(shape, seed, decays):

@@ -47,6 +47,7 @@ def through(backend):
     return lambda *inputs: selective_scan(*inputs, backend=backend)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["numba", "torch"])
 @settings(max_examples=400)
 @given(shape=SHAPES, seed=st.integers(0, 999), decays=DECAYS)
@@ -225,6 +226,7 @@ for backend in ("numba", "torch"):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="the peak of a process is read from /proc")
 def test_training_never_holds_the_states_of_a_batch():
     done = subprocess.run(
