@@ -8,7 +8,9 @@ import numpy as np
 from jaxtyping import Bool, Int, Int16, Int32, Int64, Shaped
 from numpy import ndarray
 
-PAD, BOS, DIVIDER = 0, 1, 2
+PAD = 0
+BOS = 1
+DIVIDER = 2
 FIRST_SYMBOL = 3  # ids of keys, values and terminals start here
 SPECIALS = {PAD: "<pad>", BOS: "<bos>", DIVIDER: "<div>"}
 ROLES = ("bos", "key", "value", "next_key", "divider", "query")

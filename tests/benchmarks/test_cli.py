@@ -9,6 +9,8 @@ from benchmarks.cli import main
 from benchmarks.ratio import Floor, Job
 from mecheval.runs.files import read_json, write_json
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def quick(monkeypatch, tiny):

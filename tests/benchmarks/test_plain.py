@@ -17,6 +17,8 @@ from mecheval.models.ops.long_conv import long_conv
 from mecheval.models.ops.selective_scan import selective_scan
 from mecheval.models.ops.short_conv import short_conv
 
+pytestmark = pytest.mark.slow
+
 SMALL = Size(rounds=1, batch=8, pairs=12, vocab=256, max_len=64)
 
 

@@ -15,6 +15,8 @@ from benchmarks.measure import Times, time_rounds
 from benchmarks.ratio import Floor, cpu_share, speedup
 from mecheval.core.errors import InvalidInput, RunFailed
 
+pytestmark = pytest.mark.slow
+
 PAGE = Path(__file__).parents[2] / "benchmarks"
 
 

@@ -7,6 +7,8 @@ from benchmarks.rivals import Missing
 from benchmarks.rounds import replies, run_contest
 from mecheval.core.errors import RunFailed
 
+pytestmark = pytest.mark.slow
+
 CONTESTANTS = """
 import os
 from benchmarks.rivals import Missing

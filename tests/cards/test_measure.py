@@ -75,6 +75,7 @@ def test_a_step_is_timed_as_a_ratio_and_to_itself_it_is_one(learned):
         assert 0 < other["low"] <= other["ratio"] <= other["high"]
 
 
+@pytest.mark.slow
 def test_what_was_measured_is_kept_as_long_as_the_runs_are_the_same(learned):
     found, _, arguments = learned
     file = arguments["folder"] / FILE

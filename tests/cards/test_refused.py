@@ -23,6 +23,7 @@ def refused(capsys, *arguments):
     return [line.removeprefix("error: ") for line in lines]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", refusals.BROKEN, ids=lambda case: repr(case)[-40:])
 @pytest.mark.parametrize("form", [[], ["--json"], ["--dry-run"]], ids="".join)
 def test_a_bad_file_is_refused_in_a_line_with_the_place(case, form, capsys, tmp_path):

@@ -51,6 +51,7 @@ def test_a_program_reads_the_card_as_one_object(of, shelf, capsys):
     assert json.loads(capsys.readouterr().out) == found.to_dict()
 
 
+@pytest.mark.slow
 def test_a_dry_run_says_what_it_takes_and_writes_nothing(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert main(["card", LSTM, "--dry-run", "--json"]) == 0

@@ -63,6 +63,7 @@ def test_json_and_csv_are_the_table(folder, capsys):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", ["png", "json", "csv", "html"])
 def test_the_forest_is_written(folder, capsys, ending):
     assert main(["compare", "runs", "--out", f"forest.{ending}"]) == 0
@@ -70,6 +71,7 @@ def test_the_forest_is_written(folder, capsys, ending):
     assert Path(f"forest.{ending}").stat().st_size > 500
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

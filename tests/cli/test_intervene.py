@@ -57,6 +57,7 @@ def heat_map(out):
     return tokens, cells
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [120, 60, 40])
 def test_the_heat_map_of_a_document_shows_the_key_then_the_value_then_the_query(
     width, induction, capsys, monkeypatch

@@ -23,6 +23,7 @@ def test_a_refusal_names_the_field(arguments, named, capsys, tmp_path, monkeypat
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_no_refusal_imports_torch_or_numba():
     script = [sys.executable, refusals.__file__]
     done = subprocess.run(script, capture_output=True, text=True, check=True)

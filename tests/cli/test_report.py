@@ -43,6 +43,7 @@ def test_a_report_is_written_into_the_folder_or_where_it_is_asked_for(sweep, cap
     assert (sweep / "report.html").read_bytes() == (tmp_path / "here.html").read_bytes()
 
 
+@pytest.mark.slow
 def test_several_folders_are_one_report_here_with_the_counts_of_all(sweep, capsys, tmp_path):
     every = [experiment(), experiment("mamba")]
     planned(tmp_path / "more", "demo", every)

@@ -67,6 +67,7 @@ def test_the_folder_is_named_after_recipe_and_scale(words, capsys, tmp_path, mon
     assert Plan.read(tmp_path / "runs" / "mine-quick").scale == "quick"
 
 
+@pytest.mark.slow
 def test_a_dry_run_says_what_it_takes_and_writes_nothing(words, capsys, tmp_path):
     assert main([*words, "--dry-run", "--json"]) == 0
     found = printed(capsys)
@@ -163,6 +164,7 @@ def test_the_second_launcher_leaves_with_3(words, capsys, tmp_path):
     assert main(words) == 0
 
 
+@pytest.mark.slow
 def test_it_ends_with_verdicts_figure_and_report(words, capsys, tmp_path):
     """The recipe is demo by name, whose figure shows verdicts."""
     words.remove("--no-report")
@@ -182,6 +184,7 @@ def test_it_ends_with_verdicts_figure_and_report(words, capsys, tmp_path):
     assert all(path.stat().st_size > 1000 for path in figures)
 
 
+@pytest.mark.slow
 def test_a_sweep_with_failures_writes_a_partial_report(words, capsys, tmp_path, monkeypatch):
     class Unlucky(Inline):
         def start(self, run):

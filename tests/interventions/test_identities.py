@@ -171,6 +171,7 @@ def test_the_key_restored_before_the_first_block_is_clean(architecture, task):
         assert torch.equal(case.run(case.wrong, {name: put(value, case.roles["key"])}), clean), name
 
 
+@pytest.mark.slow
 @every_case
 def test_positions_before_the_corrupted_token_change_nothing(architecture, task):
     case = case_of(architecture, task)
@@ -203,6 +204,7 @@ def test_the_last_block_restored_at_the_query_is_clean(architecture, task):
         )
 
 
+@pytest.mark.slow
 @every_case
 def test_the_output_of_a_block_is_the_input_of_the_next(architecture, task):
     case = case_of(architecture, task)
@@ -247,6 +249,7 @@ class Alone:
             return self.model(self.wrong)[:, -1]
 
 
+@pytest.mark.slow
 @every_case
 def test_a_plain_pass_after_patching_or_after_an_exception_is_as_before(architecture, task):
     case = case_of(architecture, task)

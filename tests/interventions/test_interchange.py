@@ -211,6 +211,7 @@ def test_a_single_document_has_no_control():
         assert np.isnan(cell["likelihood"]).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("architecture", ["attention", "base_conv", "mamba"])
 def test_results_do_not_depend_on_the_memory_allowed(architecture):
     model, task = model_of(architecture, "treecall"), TASKS["treecall"]
@@ -247,6 +248,7 @@ def largest_batch(model, task, memory, **asked):
     return max(rows), grid
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("roles", "documents", "largest"),
     [(("key", "value", "query"), 60, 100), (tuple(f"@{i}" for i in range(20)), 3, 30)],
@@ -287,6 +289,7 @@ def test_wider_numbers_take_more_memory():
     assert double == 2 * single
 
 
+@pytest.mark.slow
 def test_memory_bounds_a_block_by_the_longest_document():
     model, task = model_of("attention", "treecall"), TASKS["treecall"]
     docs = task.documents(0, "test", 0, 200)

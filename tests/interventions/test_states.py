@@ -58,6 +58,7 @@ def memory(task: Recall, places: int | None = None) -> LanguageModel:
     return model
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", TASKS)
 def test_a_memory_with_a_place_for_every_key_holds_every_pair_from_its_end_to_the_query(text):
     task = tasks.build(text)
@@ -67,6 +68,7 @@ def test_a_memory_with_a_place_for_every_key_holds_every_pair_from_its_end_to_th
     assert_near(held.control, held)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", TASKS[:3])
 def test_a_memory_with_one_place_holds_the_last_pair_alone(text):
     task = tasks.build(text)

@@ -153,6 +153,7 @@ def test_what_does_not_recall_has_no_mechanism(model, task, accuracy):
     )
 
 
+@pytest.mark.slow
 def test_a_mechanism_is_claimed_for_at_most_5_of_100_untrained_models():
     tasks = [TASK, Recall(pairs=2, vocab=4)]  # the second has two values, one of which is right
     claimed = []

@@ -53,6 +53,7 @@ def test_every_site_is_visited_with_the_axes_it_declares(architecture, tokens):
         assert site.about
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_putting_back_what_was_recorded_changes_nothing(architecture, tokens):
     model = model_of(architecture).double()

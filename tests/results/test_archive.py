@@ -60,6 +60,7 @@ def test_a_study_of_what_is_kept_is_that_of_the_runs(runs, kept):
     assert dict(before.facts) == dict(after.facts)
 
 
+@pytest.mark.slow
 def test_figures_and_verdicts_of_what_is_kept_are_those_of_the_runs(runs, kept):
     before, after = Study.read(runs), Study.read(kept)
     for found in (lambda study: draw(study, "3").table(), verdicts):

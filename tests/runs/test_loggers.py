@@ -53,6 +53,7 @@ class Failing:
         self._called("finish")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("method", "calls"),
     [

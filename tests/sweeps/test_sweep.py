@@ -96,6 +96,7 @@ def test_a_folder_to_reuse_must_be_there(tmp_path):
         SweepOptions(reuse=(tmp_path / "nowhere",))
 
 
+@pytest.mark.slow
 def test_a_plan_with_more_experiments_runs_the_new_ones(tmp_path):
     swept(seeds(1), tmp_path)
     runs = swept(seeds(3), tmp_path)
@@ -103,6 +104,7 @@ def test_a_plan_with_more_experiments_runs_the_new_ones(tmp_path):
     assert len(Plan.read(tmp_path).experiments) == 3
 
 
+@pytest.mark.slow
 def test_a_second_launcher_is_refused_and_nothing_is_lost(tmp_path):
     swept(seeds(1), tmp_path)
     before = results(tmp_path)
@@ -145,6 +147,7 @@ def test_only_a_killed_run_is_tried_once_more(said, attempts, tmp_path):
     assert (kept["status"], kept["reason"]) == (run.status, run.reason)
 
 
+@pytest.mark.slow
 def test_failure_is_kept_until_the_next_try_mends_it(tmp_path):
     class Broken(Inline):
         def start(self, run):
@@ -157,6 +160,7 @@ def test_failure_is_kept_until_the_next_try_mends_it(tmp_path):
     assert results(tmp_path) == alone(seeds(2), tmp_path.with_name("alone"))
 
 
+@pytest.mark.slow
 def test_a_damaged_run_costs_one(tmp_path):
     experiments = seeds(2)
     swept(experiments, tmp_path)

@@ -63,6 +63,7 @@ def test_a_block_is_cut_anywhere_and_drawn_in_any_order(text, blocks):
         )
 
 
+@pytest.mark.slow
 def test_another_process_draws_the_same():
     code = (
         "from mecheval import build_task; import hashlib\n"

@@ -55,6 +55,7 @@ def test_many_choices_at_once_are_those_of_the_streams():
     ]
 
 
+@pytest.mark.slow
 def test_choices_are_uniform():
     counts = np.bincount([Stream(3, i).below(7) for i in range(7000)], minlength=7)
     assert stats.chisquare(counts).pvalue > 1e-3

@@ -39,6 +39,7 @@ splits = st.sampled_from(["train", "dev", "test"])
 starts = st.integers(0, 2**40)
 
 
+@pytest.mark.slow
 @given(settings_of_recall(), splits, starts)
 @settings(max_examples=200)
 def test_documents_are_what_the_task_says(setting, split, start):

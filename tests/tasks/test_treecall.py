@@ -90,6 +90,7 @@ def expected_strings(grammar):
     return {string: chance / total for string, chance in chances.items()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("nonterminals", [1, 4])
 @pytest.mark.parametrize("part", ["rules", "heads", "both"])
 def test_starts_rules_and_heads_are_drawn_with_the_weights_of_the_grammar(nonterminals, part):

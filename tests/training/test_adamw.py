@@ -34,6 +34,7 @@ def test_it_is_torch_s_also_while_the_rate_changes(dtype):
         assert all(torch.equal(mine.state[a][name], other.state[b][name]) for name in mine.state[a])
 
 
+@pytest.mark.slow
 def test_a_step_does_not_import_torch_s_compiler():
     code = (
         "import sys, torch; from mecheval.training.adamw import AdamW; "

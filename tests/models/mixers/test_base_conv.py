@@ -3,6 +3,7 @@
 import math
 
 import numpy as np
+import pytest
 from support.numpy_reference import (
     MAX_LEN,
     assert_agreement,
@@ -57,6 +58,7 @@ def test_the_output_is_the_gated_sum():
         )
 
 
+@pytest.mark.slow
 def test_it_equals_the_mixer_built_from_plain_ops():
     twins = {"layers.short_conv": short_conv_ref, "mixers.base_conv.long_conv": long_conv_ref}
     assert_built_from(twins, BaseConv, CASES)

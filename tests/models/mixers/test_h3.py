@@ -55,6 +55,7 @@ def reference(w, x, head_dim=2):
     return y
 
 
+@pytest.mark.slow
 def test_the_output_is_the_recurrence_of_both_state_space_models():
     for case in CASES:
         mixer, x = case.draw(H3)

@@ -41,6 +41,7 @@ def draw_inputs(batch, time, heads, d_key, d_value, dtype=torch.float64):
     return [x.requires_grad_() for x in (q, F.normalize(k, dim=-1), v, beta)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_chunks_of_four_have_the_values_and_gradients_of_the_recurrence(shape, monkeypatch):
     monkeypatch.setattr(module, "CHUNK", 4)
