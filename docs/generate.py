@@ -30,7 +30,7 @@ MADE = "Made by `make docs` from the code; a test fails when it is out of date."
 
 
 def pages() -> dict[str, str]:
-    """What is written, by the name of the file."""
+    """Return the generated pages by the name of their file."""
     return {"reference.md": reference(), "sites.md": site_page(), "api.md": api()}
 
 

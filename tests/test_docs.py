@@ -180,7 +180,7 @@ def test_make_targets_that_are_named_exist(page):
         assert target in MAKE
 
 
-@pytest.mark.parametrize("name", GENERATED["pages"]())
+@pytest.mark.parametrize("name", ["reference.md", "sites.md", "api.md"])
 def test_generated_pages_are_what_the_code_says(name):
     assert (DOCS / name).read_text(encoding="utf-8") == GENERATED["pages"]()[name], (
         "run `make docs`"

@@ -49,7 +49,7 @@ FACTS = (
 
 
 def folders() -> list[Path]:
-    """Of the studies that are kept, in the paper's order."""
+    """Return the folders of the kept studies, in the paper's order."""
     found = [file.parent for file in HERE.glob(f"*/{KEPT}")]
     return sorted(
         found,

@@ -10,6 +10,8 @@ from mecheval.runs.experiment import Experiment
 from mecheval.runs.finished import Run
 from mecheval.runs.run import run
 
+pytestmark = pytest.mark.slow
+
 FIELDS = {
     "task": "recall:pairs=2,vocab=8",
     "model.d_model": 32,

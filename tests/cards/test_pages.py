@@ -12,6 +12,8 @@ from mecheval.cards.facts import EmergenceStep, emergence_steps
 from mecheval.report.study import Study
 from mecheval.report.training_figures import emergence
 
+pytestmark = pytest.mark.slow
+
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>|`*"
 
 

@@ -14,6 +14,8 @@ from mecheval.cli import main
 from mecheval.runs.finished import Run
 from mecheval.sweeps.planned import Outcome
 
+pytestmark = pytest.mark.slow
+
 LSTM = f"{THIRD_PARTY / 'lstm.py'}:Lstm"
 MINE = """
 import mecheval

@@ -17,7 +17,12 @@ pytestmark = pytest.mark.slow
 RESULTS = Path(__file__).parents[2] / "docs" / "results"
 GENERATE = runpy.run_path(str(RESULTS / "generate.py"))
 FOLDERS = GENERATE["folders"]()
-FINDINGS = GENERATE["findings"]()
+
+
+@pytest.fixture(scope="module")
+def findings():
+    """The findings for every claim; reading all tables takes seconds, so not at import."""
+    return GENERATE["findings"]()
 
 
 def read(name):
@@ -48,7 +53,7 @@ def test_the_report_is_what_the_tables_give():
     assert kept == again, "run docs/results/generate.py"
 
 
-def test_every_claim_has_its_reason_and_no_reason_states_a_percentage():
+def test_every_claim_has_its_reason_and_no_reason_states_a_percentage(findings):
     words = GENERATE["words"]()
     assert not [
         text
@@ -57,17 +62,17 @@ def test_every_claim_has_its_reason_and_no_reason_states_a_percentage():
         if "%" in text
     ]
     for scale, part in GENERATE["WHY"].items():
-        told = {name for name, found in FINDINGS.items() if scale in [one.scale for one in found]}
+        told = {name for name, found in findings.items() if scale in [one.scale for one in found]}
         assert told == set(words[part])
     assert {folder.name for folder in FOLDERS} == set(words["figures"])
 
 
-def test_every_claim_is_asked_at_small():
-    assert all("small" in [one.scale for one in found] for found in FINDINGS.values())
+def test_every_claim_is_asked_at_small(findings):
+    assert all("small" in [one.scale for one in found] for found in findings.values())
 
 
-def test_no_answer_rests_on_fewer_than_three_seeds_or_on_another_recipe():
-    for one in (one for found in FINDINGS.values() for one in found):
+def test_no_answer_rests_on_fewer_than_three_seeds_or_on_another_recipe(findings):
+    for one in (one for found in findings.values() for one in found):
         assert all(number.seeds >= 3 for number in one.numbers if number.answer != UNDECIDED)
         assert (
             RESULTS / f"{one.claim.recipe}{'-laptop' if one.scale == 'laptop' else ''}" in FOLDERS

@@ -20,6 +20,8 @@ from mecheval.runs.experiment import Settings
 from mecheval.runs.files import pack_tensors, read_json, sha256, unpack_tensors, write_json
 from mecheval.runs.run import run
 
+pytestmark = pytest.mark.slow
+
 STEPS, STOPPED = 5, 3
 EXPERIMENT = small(train_steps=STEPS, eval_every=2)
 NEWEST = f"checkpoints/{STOPPED:010d}"
