@@ -108,7 +108,7 @@ def as_external(model):
 @pytest.mark.slow
 @pytest.mark.parametrize("architecture", ["attention", "based", "mamba"])
 @pytest.mark.parametrize("condition", ["restored", "ablated", "control"])
-def test_ours_as_a_strangers_gives_the_same_grid(architecture, condition):
+def test_our_model_wrapped_as_external_gives_the_same_grid(architecture, condition):
     ours = known_models.random(architecture, TASK, dtype=torch.float64)
     asked = {"sites": [*stream_sites(ours), "final_in"], "conditions": [condition], "documents": 12}
     native, foreign = (interchange(model, TASK, **asked) for model in (ours, as_external(ours)))
@@ -125,7 +125,7 @@ def test_ours_as_a_strangers_gives_the_same_grid(architecture, condition):
     assert len(moved) > 5, "otherwise nothing was compared"
 
 
-def test_the_verdict_on_ours_as_a_strangers_is_the_same():
+def test_the_verdict_on_our_model_wrapped_as_external_is_the_same():
     ours = known_models.induction()
     task = known_models.TASK
     native = verdict(interchange(ours, task, documents=32), 2)
