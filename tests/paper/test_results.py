@@ -32,7 +32,7 @@ def read(name):
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
 def test_a_figure_is_what_its_tables_give(folder, tmp_path):
     """To a hundredth of the grey scale, since another version of a font moves edges."""
-    save(GENERATE["sheet"](Study.read(folder)), tmp_path / "again.png")
+    save(GENERATE["draw_study"](Study.read(folder)), tmp_path / "again.png")
     kept, again = (
         matplotlib.image.imread(path) for path in (folder / "figure.png", tmp_path / "again.png")
     )
