@@ -119,7 +119,9 @@ def _print_version(requested: bool) -> bool:
     return requested
 
 
-_VERSION = typer.Option("--version", callback=_print_version, is_eager=True, help="print the version")
+_VERSION = typer.Option(
+    "--version", callback=_print_version, is_eager=True, help="print the version"
+)
 
 
 @app.callback(epilog="Example: mecheval sample recall:pairs=4,vocab=32 -n 2")
