@@ -7,16 +7,14 @@ forward and four backward, of each the causal half), triangular solves, Fourier 
 activations, gates, short convolutions and the optimiser are not counted.
 """
 
-import math
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils.flop_counter import flop_registry
 
 from benchmarks.plain import Op, Ops, replace_ops
+from mecheval.models.cost import FlopCounter
 from mecheval.models.ops.causal_attention import causal_attention, flash_attention
 from mecheval.models.ops.selective_scan import selective_read, selective_scan
 
@@ -40,7 +38,7 @@ def gemm_rate(milliseconds: float) -> float:
 
 def count_flops(step: Callable[[], object]) -> int:
     """Count the operations of a step that runs forward and backward once."""
-    counter = _Operations()  # type: ignore[no-untyped-call]
+    counter = _Operations()
     ops: Ops = {
         selective_scan: counter.count_cells(selective_scan, SCAN_FLOPS),
         selective_read: counter.count_cells(selective_read, READ_FLOPS),
@@ -51,9 +49,7 @@ def count_flops(step: Callable[[], object]) -> int:
     return counter.total
 
 
-class _Operations(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    total = 0
-
+class _Operations(FlopCounter):  # type: ignore[no-untyped-call]
     def count_cells(self, op: Op, each: int) -> Op:
         """Wrap a compiled op, which torch cannot count: `each` operations per cell of its state."""
 
@@ -65,28 +61,16 @@ class _Operations(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
         return counting
 
-    def __torch_dispatch__(
-        self,
-        func: Any,
-        types: Any,
-        args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
-    ) -> Any:
-        out = func(*args, **(kwargs or {}))
+    def count_other(self, func: Any, args: tuple[Any, ...], out: Any) -> int:
         op, aten = func.overloadpacket, torch.ops.aten
-        if product := flop_registry.get(op):
-            self.total += product(*args, **(kwargs or {}), out_val=out)
-        elif op in (aten._fft_r2c, aten._fft_c2r):
-            real = args[0] if out.is_complex() else out
-            self.total += round(2.5 * real.numel() * math.log2(max(real.shape[args[1][0]], 2)))
-        elif op is aten.linalg_solve_triangular:
-            self.total += args[1].numel() * args[0].shape[-1]
-        elif op is aten._scaled_dot_product_flash_attention_for_cpu:
-            self.total += 2 * _scores(args[0], args[1], len(args) > 4 and args[4])
-        elif op is aten._scaled_dot_product_flash_attention_for_cpu_backward:
+        if op is aten.linalg_solve_triangular:
+            return args[1].numel() * args[0].shape[-1]
+        if op is aten._scaled_dot_product_flash_attention_for_cpu:
+            return 2 * _scores(args[0], args[1], len(args) > 4 and args[4])
+        if op is aten._scaled_dot_product_flash_attention_for_cpu_backward:
             # it computes the weights once more, a fifth product that is not counted
-            self.total += 4 * _scores(args[1], args[2], args[7])
-        return out
+            return 4 * _scores(args[1], args[2], args[7])
+        return 0
 
 
 def _scores(q: Tensor, k: Tensor, causal: bool) -> int:

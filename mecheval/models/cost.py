@@ -64,13 +64,13 @@ def describe_model(model: Model, lengths: tuple[int, ...] = LENGTHS) -> ModelFac
 def _count_flops(model: Model, time: int) -> int:
     # the counter cannot see inside a compiled kernel; recording these sites avoids the kernels
     inside = [name for name, site in sites(model).items() if site.materialised]
-    with record(model, inside), sdpa_kernel(SDPBackend.MATH), _FlopCounter() as counter:
+    with record(model, inside), sdpa_kernel(SDPBackend.MATH), FlopCounter() as counter:
         logits = model(torch.zeros(1, time, dtype=torch.long))
     # the head is the matrix product that returned the logits
     return counter.total - counter.products.get(logits.data_ptr(), 0)
 
 
-class _FlopCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class FlopCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Counts the operations of everything torch computes.
 
     A multiply-add of a matrix product counts 2, each number from a pointwise operation 1, and a
@@ -98,7 +98,13 @@ class _FlopCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
         elif func.overloadpacket in (torch.ops.aten._fft_r2c, torch.ops.aten._fft_c2r):
             real = args[0] if out.is_complex() else out
             self.total += round(2.5 * real.numel() * math.log2(max(real.shape[args[1][0]], 2)))
-        elif torch.Tag.pointwise in func.tags and isinstance(out, Tensor):
-            self.total += out.numel()
-            self.products.pop(out.data_ptr(), None)
+        else:
+            self.total += self.count_other(func, args, out)
         return out
+
+    def count_other(self, func: Any, args: tuple[Any, ...], out: Any) -> int:
+        """Count what is neither a product nor a Fourier transform."""
+        if torch.Tag.pointwise not in func.tags or not isinstance(out, Tensor):
+            return 0
+        self.products.pop(out.data_ptr(), None)
+        return out.numel()

@@ -17,14 +17,13 @@ from mecheval.core.errors import InvalidInput
 from mecheval.models.architecture import Architecture
 from mecheval.models.config import ModelConfig, build_architecture
 from mecheval.models.layers import MLP, RMSNorm
+from mecheval.models.mixers import Output, Stream
 from mecheval.models.ops import Reads, gather_reads
 from mecheval.models.ops.tied_embedding import few_logits, tied_embedding
 from mecheval.models.registries import mixers
 from mecheval.models.site import Site, sites
 
 Tokens = Int[Tensor, "batch time"]
-Stream = Float[Tensor, "batch time d_model"]
-Output = Float[Tensor, "batch reads d_model"]
 Logits = Float[Tensor, "batch reads vocab"]
 STANDARD = 0.02
 

@@ -10,13 +10,11 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from mecheval.models.ops import Reads, gather_reads
+from mecheval.models.ops import Reads, Stream, gather_reads
 from mecheval.models.ops.filters import position_features
-from mecheval.models.ops.mlp import mlp
-from mecheval.models.ops.rms_norm import rms_norm
+from mecheval.models.ops.per_token import mlp, rms_norm
 from mecheval.models.ops.short_conv import short_conv, short_conv_silu
 
-Stream = Float[Tensor, "batch time channel"]
 Channels = Float[Tensor, "... channel"]
 Output = Float[Tensor, "batch reads projected"]
 Projection = Callable[[Tensor], Tensor]  # maps each position separately

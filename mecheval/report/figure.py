@@ -23,7 +23,7 @@ from pandas import DataFrame, Series, concat
 from mecheval.report.labels import INK
 from mecheval.report.study import Study
 from mecheval.report.tables import json_value
-from mecheval.report.vega import CONFIG, Chart
+from mecheval.report.vega import CONFIG, Chart, Looks
 
 GREY, WARNING = "#6b6b6b", "#b3261e"
 STYLE = Path(__file__).with_name("figure.mplstyle")
@@ -49,6 +49,29 @@ class Part(Protocol):
     def draw(self, figure: SubFigure) -> None: ...
 
     def chart(self) -> Chart: ...
+
+
+@dataclass(frozen=True)
+class TablePart:
+    """The fields of every built-in part, and the room for labels of its lines."""
+
+    shows_seeds = True
+
+    title: str
+    table: DataFrame
+
+    def label_width(self, column: str = "label") -> float:
+        """Return the inches that the longest label takes."""
+        return 0.2 + 0.085 * max(map(len, self.table[column]))
+
+
+@dataclass(frozen=True)
+class SeriesPart(TablePart):
+    """A part with a look for each series, and labels of both axes."""
+
+    looks: Looks
+    x_label: str
+    y_label: str
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from matplotlib.ticker import PercentFormatter
 from pandas import DataFrame
 
 from mecheval.report import labels
-from mecheval.report.figure import GREY, Figure, panes
+from mecheval.report.figure import GREY, Figure, TablePart, panes
 from mecheval.report.study import Study
 from mecheval.report.tables import choice
 from mecheval.report.vega import Chart, colour, ink, seed_dots, shade, shares
@@ -58,23 +58,15 @@ def _label(line: dict[str, Any], varied: Sequence[str]) -> str:
 
 
 @dataclass(frozen=True)
-class Verdicts:
+class Verdicts(TablePart):
     """The table of `verdicts`, with a label for each line."""
 
-    shows_seeds = True
-
-    title: str
-    table: DataFrame
-
     def size(self) -> tuple[float, float]:
-        return 9.6 + self._left(), 0.7 + 0.46 * len(self.table)
-
-    def _left(self) -> float:
-        return 0.2 + 0.085 * max(map(len, self.table["label"]))
+        return 9.6 + self.label_width(), 0.7 + 0.46 * len(self.table)
 
     def draw(self, figure: SubFigure) -> None:
         lines = self.table.to_dict("records")
-        room: Any = {"left": self._left(), "gap": (0.3, 0.0), "sharey": True}
+        room: Any = {"left": self.label_width(), "gap": (0.3, 0.0), "sharey": True}
         axes = panes(figure, 1, 3, **room, gridspec_kw={"width_ratios": [2.3, 2.6, 3.6]})[0]
         bars, cells, words = axes
         for axis in axes:

@@ -8,3 +8,11 @@
     mixing(x)         the weights by which tokens are mixed, and the values they weigh
     state_size(time)  how many numbers must be kept to continue after so many tokens
 """
+
+from jaxtyping import Float
+from torch import Tensor
+
+Stream = Float[Tensor, "batch time d_model"]
+Output = Float[Tensor, "batch reads d_model"]
+Weights = Float[Tensor, "batch head time source"]
+Mixed = tuple[Weights, Float[Tensor, "batch source head d_head"]]  # what `mixing` returns

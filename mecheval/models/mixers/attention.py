@@ -4,11 +4,11 @@ o_t = Σ_{s≤t} softmax_s(q_t·k_s / √d_head) v_s
 """
 
 import torch
-from jaxtyping import Float
 from torch import Tensor, nn
 
 from mecheval.models.layers import split_heads
 from mecheval.models.mixer_options import AttentionOptions
+from mecheval.models.mixers import Mixed, Output, Stream
 from mecheval.models.ops import Reads
 from mecheval.models.ops.causal_attention import (
     attention_read,
@@ -17,9 +17,6 @@ from mecheval.models.ops.causal_attention import (
 )
 from mecheval.models.site import Site
 
-Stream = Float[Tensor, "batch time d_model"]
-Output = Float[Tensor, "batch reads d_model"]
-Weights = Float[Tensor, "batch head time source"]
 HEADS = "batch time head d_head"
 
 
@@ -47,13 +44,12 @@ class Attention(AttentionOptions, nn.Module):
         """Return the output at some positions, without keys and values of all tokens."""
         return self.out_proj(attention_read(x, self.qkv_proj.weight, at, self.heads))
 
-    def mixing(self, x: Stream) -> tuple[Weights, Float[Tensor, "batch source head d_head"]]:
+    def mixing(self, x: Stream) -> Mixed:
         """Return the attention weights and the values; their product passes `head_out`."""
         q, k, v = self._project(x)
         return self.scores(attention_weights(q, k)), v
 
     def state_size(self, time: int) -> int:
-        """Return how many numbers must be kept to continue after so many tokens."""
         return 2 * self.out_proj.in_features * time
 
     def _project(self, x: Stream) -> tuple[Tensor, Tensor, Tensor]:

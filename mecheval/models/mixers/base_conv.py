@@ -4,17 +4,14 @@ The convolution is short, or long with an implicit filter; the long one adds its
 The mixer has a residual of its own, in addition to the block's.
 """
 
-from jaxtyping import Float
-from torch import Tensor, nn
+from torch import nn
 
 from mecheval.models.layers import ImplicitFilter, ShortConv
 from mecheval.models.mixer_options import BaseConvOptions
+from mecheval.models.mixers import Output, Stream
 from mecheval.models.ops import Reads, gather_reads
 from mecheval.models.ops.long_conv import long_conv, long_read
 from mecheval.models.site import Site
-
-Stream = Float[Tensor, "batch time d_model"]
-Output = Float[Tensor, "batch reads d_model"]
 
 
 class BaseConv(BaseConvOptions, nn.Module):
@@ -45,7 +42,6 @@ class BaseConv(BaseConvOptions, nn.Module):
         return convolved * self.projection(here) + here
 
     def state_size(self, time: int) -> int:
-        """Return how many numbers must be kept to continue after so many tokens."""
         width = time if self.conv is None else self.conv.kernel_size[0] - 1
         return self.projection.in_features * width
 

@@ -5,11 +5,11 @@ S_t = S_{t−1} + β_t k_t (v_t − k_tᵀ S_{t−1})ᵀ;  o_t = rms_norm(S_tᵀ
 """
 
 import torch
-from jaxtyping import Float
 from torch import Tensor, nn
 
 from mecheval.models.layers import RMSNorm, ShortConvSilu, Silu, l2_normalise, split_heads
 from mecheval.models.mixer_options import DeltaNetOptions
+from mecheval.models.mixers import Mixed, Output, Stream
 from mecheval.models.ops import Reads, gather_reads
 from mecheval.models.ops.delta_rule import (
     delta_read,
@@ -19,10 +19,6 @@ from mecheval.models.ops.delta_rule import (
     read_states,
 )
 from mecheval.models.site import Site
-
-Stream = Float[Tensor, "batch time d_model"]
-Output = Float[Tensor, "batch reads d_model"]
-Weights = Float[Tensor, "batch head time source"]
 
 
 class DeltaNet(DeltaNetOptions, nn.Module):
@@ -58,7 +54,7 @@ class DeltaNet(DeltaNetOptions, nn.Module):
         o = delta_read(l2_normalise(q, q.shape[-1] ** -0.5), *self._project_writes(x), at)
         return self.o_proj(self.norm(o).flatten(start_dim=-2))
 
-    def mixing(self, x: Stream) -> tuple[Weights, Float[Tensor, "batch source head d_head"]]:
+    def mixing(self, x: Stream) -> Mixed:
         """Return W, how much of each v_s is in o_t, and v; their product passes `head_out`.
 
         W = tril(Q Kᵀ) (I + tril(β K Kᵀ, −1))⁻¹ diag(β)
@@ -72,7 +68,6 @@ class DeltaNet(DeltaNetOptions, nn.Module):
         return W, v
 
     def state_size(self, time: int) -> int:
-        """Return how many numbers must be kept to continue after so many tokens."""
         d_model = self.o_proj.in_features
         size = d_model * d_model // self.heads
         for conv in (self.q_conv, self.k_conv, self.v_conv):

@@ -10,13 +10,12 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from mecheval.models.mixer_options import H3Options
+from mecheval.models.mixers import Output, Stream
 from mecheval.models.ops import Reads, gather_reads
 from mecheval.models.ops.filters import diagonal_filter, shift_filter
 from mecheval.models.ops.long_conv import long_conv, long_read
 from mecheval.models.site import Site
 
-Stream = Float[Tensor, "batch time d_model"]
-Output = Float[Tensor, "batch reads d_model"]
 Products = Float[Tensor, "batch time head d_key d_value"]
 Readings = Float[Tensor, "batch reads head d_key d_value"]
 HeadsLast = Float[Tensor, "batch time d_key d_value head"]
@@ -49,7 +48,6 @@ class H3(H3Options, nn.Module):
         return self._answer(q, self._filter(self._multiply(x), at))
 
     def state_size(self, time: int) -> int:
-        """Return how many numbers must be kept to continue after so many tokens."""
         return self.shift.B.numel() + 2 * self.diagonal.A_imag.numel() * self.head_dim**2
 
     def _multiply(self, x: Stream) -> Products:

@@ -11,14 +11,12 @@ from torch import Tensor, nn
 
 from mecheval.models.layers import ShortConv
 from mecheval.models.mixer_options import HyenaOptions
+from mecheval.models.mixers import Output, Stream
 from mecheval.models.ops import Reads, gather_reads
 from mecheval.models.ops.filters import decay_rates, position_features
 from mecheval.models.ops.long_conv import long_conv, long_read
 from mecheval.models.ops.short_conv import short_conv
 from mecheval.models.site import Site
-
-Stream = Float[Tensor, "batch time d_model"]
-Output = Float[Tensor, "batch reads d_model"]
 
 
 class Hyena(HyenaOptions, nn.Module):
@@ -57,7 +55,6 @@ class Hyena(HyenaOptions, nn.Module):
         return self.out_proj(y * x2)
 
     def state_size(self, time: int) -> int:
-        """Return how many numbers must be kept to continue after so many tokens."""
         d_model = self.out_proj.in_features
         return d_model * time + 3 * d_model * (self.short_conv.kernel_size[0] - 1)
 

@@ -4,18 +4,14 @@ The 2nd-order Taylor series takes the place of the exponential.
 """
 
 import torch
-from jaxtyping import Float
-from torch import Tensor, nn
+from torch import nn
 
 from mecheval.models.layers import split_heads
 from mecheval.models.mixer_options import LinearAttentionOptions
+from mecheval.models.mixers import Mixed, Output, Stream
 from mecheval.models.ops import Reads, gather_reads
 from mecheval.models.ops.linear_attention import mixing_weights, read_weights
 from mecheval.models.site import Site
-
-Stream = Float[Tensor, "batch time d_model"]
-Output = Float[Tensor, "batch reads d_model"]
-Weights = Float[Tensor, "batch head time source"]
 
 
 class LinearAttention(LinearAttentionOptions, nn.Module):
@@ -46,14 +42,13 @@ class LinearAttention(LinearAttentionOptions, nn.Module):
         o = torch.einsum("bhrs,bsm,hdm->brhd", read_weights(q, k, at), x, W_v)
         return self.o_proj(o.flatten(start_dim=-2))
 
-    def mixing(self, x: Stream) -> tuple[Weights, Float[Tensor, "batch source head d_head"]]:
+    def mixing(self, x: Stream) -> Mixed:
         """Return the mixing weights and the values; their product passes `head_out`."""
         q, k = (split_heads(proj(x), self.heads) for proj in (self.q_proj, self.k_proj))
         v = self.value(split_heads(self.v_proj(x), self.heads))
         return self.scores(mixing_weights(self.query(q), self.key(k))), v
 
     def state_size(self, time: int) -> int:
-        """Return how many numbers must be kept to continue after so many tokens."""
         d = self.q_proj.out_features // self.heads
         features = 1 + d + d * (d + 1) // 2  # x⊗x is symmetric
         return features * (self.v_proj.out_features + self.heads)

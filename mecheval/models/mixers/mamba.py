@@ -13,7 +13,9 @@ from torch import Tensor, nn
 
 from mecheval.models.layers import ShortConvSilu
 from mecheval.models.mixer_options import MambaOptions
+from mecheval.models.mixers import Output, Stream
 from mecheval.models.ops import Reads, gather_reads
+from mecheval.models.ops.per_token import silu_gate, softplus_linear
 from mecheval.models.ops.selective_scan import (
     propagate_edit,
     read_states,
@@ -21,12 +23,8 @@ from mecheval.models.ops.selective_scan import (
     selective_scan,
     selective_states,
 )
-from mecheval.models.ops.silu_gate import silu_gate
-from mecheval.models.ops.softplus_linear import softplus_linear
 from mecheval.models.site import Site
 
-Stream = Float[Tensor, "batch time d_model"]
-Output = Float[Tensor, "batch reads d_model"]
 Inner = Float[Tensor, "batch time d_inner"]
 Weights = Float[Tensor, "batch d_inner time source"]
 
@@ -98,7 +96,6 @@ class Mamba(MambaOptions, nn.Module):
         return torch.stack(columns, dim=-1).transpose(1, 2), x[..., None]
 
     def state_size(self, time: int) -> int:
-        """Return how many numbers must be kept to continue after so many tokens."""
         width = self.conv.kernel_size[0] - 1 if isinstance(self.conv, ShortConvSilu) else 0
         return self.A_log.numel() + self.out_proj.in_features * width
 

@@ -65,22 +65,22 @@ def attention_read_ref(x: Stream, weight: Projections, at: Reads, heads: int) ->
 class _Compiled(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, *inputs: Tensor) -> Tensor:
-        from mecheval.models.ops.kernels.causal_softmax import forward
+        from mecheval.models.ops.kernels.attention import softmax_forward
 
         ctx.shape, (q, k, v) = inputs[0].shape, (_fold_heads(x) for x in inputs)
         weights, ctx.scale = torch.bmm(q, k.mT), 1 / math.sqrt(q.shape[-1])
-        run(forward, weights, ctx.scale)
+        run(softmax_forward, weights, ctx.scale)
         ctx.save_for_backward(q, k, v, weights)
         return _unfold_heads(torch.bmm(weights, v), ctx.shape)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor, ...]:
-        from mecheval.models.ops.kernels.causal_softmax import backward
+        from mecheval.models.ops.kernels.attention import softmax_backward
 
         (q, k, v, weights), g = ctx.saved_tensors, _fold_heads(g)
         glogits = torch.bmm(g, v.mT)
-        run(backward, weights, glogits, ctx.scale)
+        run(softmax_backward, weights, glogits, ctx.scale)
         gradients = torch.bmm(glogits, k), torch.bmm(glogits.mT, q), torch.bmm(weights.mT, g)
         return tuple(_unfold_heads(x, ctx.shape) for x in gradients)
 
@@ -98,27 +98,37 @@ class _CompiledRead(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, at: Tensor, heads: int) -> Tensor:
-        from mecheval.models.ops.kernels.attention_read import forward
+        from mecheval.models.ops.kernels.attention import read_forward
 
         W_q, W_k, W_v = weight.view(3, heads, -1, x.shape[2])
         inputs = gather_reads(x, at).view(1, -1, x.shape[2]).expand(heads, -1, -1)
         q = torch.bmm(inputs, W_q.mT)
         queries = torch.bmm(q, W_k)
         shares, means = x.new_empty(heads, at.numel(), x.shape[1]), torch.empty_like(queries)
-        run(forward, queries, x, at, W_q.shape[1] ** -0.5, shares, means)
+        run(read_forward, queries, x, at, W_q.shape[1] ** -0.5, shares, means)
         ctx.save_for_backward(x, weight, at, inputs, q, queries, shares, means)
         return torch.bmm(means, W_v.mT).transpose(0, 1).reshape(*at.shape, -1)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
-        from mecheval.models.ops.kernels.attention_read import backward
+        from mecheval.models.ops.kernels.attention import read_backward
 
         x, weight, at, inputs, q, queries, shares, means = ctx.saved_tensors
         W_q, W_k, W_v = weight.view(3, len(q), -1, x.shape[2])
         g = g.reshape(q.shape[1], len(q), -1).transpose(0, 1)
         gqueries, gx = torch.empty_like(queries), torch.zeros_like(x)
-        run(backward, queries, x, at, W_q.shape[1] ** -0.5, shares, torch.bmm(g, W_v), gqueries, gx)
+        run(
+            read_backward,
+            queries,
+            x,
+            at,
+            W_q.shape[1] ** -0.5,
+            shares,
+            torch.bmm(g, W_v),
+            gqueries,
+            gx,
+        )
         gq = torch.bmm(gqueries, W_k.mT)
         index = at[..., None].expand(-1, -1, x.shape[2])
         gx.scatter_add_(1, index, torch.bmm(gq, W_q).sum(0).view(*at.shape, -1))

@@ -1,6 +1,6 @@
 """Calling the compiled kernels, and deciding whether they can take some tensors."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any
 
@@ -37,6 +37,21 @@ def run(kernel: Callable[..., None], *arguments: Tensor | int | float) -> None:
         torch.set_flush_denormal(False)
 
 
+def apply_kernels(
+    kernels: tuple[Callable[..., None], Callable[..., None]],
+    shape: Sequence[int],
+    written: int,
+    *inputs: Tensor,
+) -> Tensor:
+    """Return what the first kernel writes into a tensor of this shape; the second is its gradient.
+
+    The gradient's kernel takes the inputs and the output's gradient, writes the gradients of the
+    first `written` inputs and adds to those of the others. Inputs of integers have none, and are
+    the last.
+    """
+    return _Compiled.apply(kernels, shape, written, *inputs)  # type: ignore[no-untyped-call]
+
+
 def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
     """Make a second derivative through this `backward` an error.
 
@@ -50,3 +65,26 @@ def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
         return (guarded if torch.is_grad_enabled() else backward)(ctx, *grads)
 
     return call
+
+
+class _Compiled(torch.autograd.Function):
+    """Saves only its inputs: the backward kernel computes again what it needs."""
+
+    @staticmethod
+    def forward(ctx: Any, kernels: Any, shape: Any, written: int, *inputs: Tensor) -> Tensor:
+        kernel, ctx.gradient = kernels
+        ctx.written = written
+        ctx.save_for_backward(*inputs)
+        y = inputs[0].real.new_empty(shape)
+        run(kernel, *inputs, y)
+        return y
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
+        inputs: tuple[Tensor, ...] = ctx.saved_tensors
+        numbers = [x for x in inputs if x.is_floating_point() or x.is_complex()]
+        gradients = [torch.empty_like(x) for x in numbers[: ctx.written]]
+        gradients += [torch.zeros_like(x) for x in numbers[ctx.written :]]
+        run(ctx.gradient, *inputs, g.contiguous(), *gradients)
+        return None, None, None, *gradients, *[None] * (len(inputs) - len(numbers))

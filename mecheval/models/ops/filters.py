@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from jaxtyping import Complex, Float
 from torch import Tensor
 
-from mecheval.models.ops.compiled import not_compiled, once_differentiable, run
+from mecheval.models.ops.compiled import apply_kernels, not_compiled, once_differentiable
 from mecheval.models.ops.long_conv import fft_size
 
 Filter = Float[Tensor, "time channel"]
@@ -39,9 +39,13 @@ def shift_filter(B: Window, C: Window, time: int) -> Filter:
     Its state is a window of the past, read by C.
     """
     lags = min(time, B.shape[1])
-    spectral = lags > DIRECT_UP_TO or not_compiled(B, C)
-    form = _SpectralCorrelation if spectral else _CompiledCorrelation
-    k = form.apply(B, C, lags)  # type: ignore[no-untyped-call]
+    if lags > DIRECT_UP_TO or not_compiled(B, C):
+        k = _SpectralCorrelation.apply(B, C, lags)  # type: ignore[no-untyped-call]
+    else:
+        from mecheval.models.ops.kernels.filters import correlate, correlate_backward
+
+        kernels = correlate, correlate_backward
+        k = apply_kernels(kernels, (len(B), lags), 2, B.contiguous(), C.contiguous())
     return F.pad(k, (0, time - lags)).t()
 
 
@@ -66,7 +70,11 @@ def diagonal_filter(dt: Steps, A: Pairs, BC: Pairs, time: int) -> Filter:
     weight, pole = BC * (2 * step * inverse), 2 * inverse - 1
     if not_compiled(dt):
         return _PowerSums.apply(weight.to(BC.dtype), pole, time).t()  # type: ignore[no-untyped-call]
-    return _CompiledSums.apply(weight, pole, time).t().to(dt.dtype)  # type: ignore[no-untyped-call]
+    from mecheval.models.ops.kernels.filters import power_sums, power_sums_backward
+
+    kernels = power_sums, power_sums_backward
+    k = apply_kernels(kernels, (len(dt), time), 2, weight.contiguous(), pole.contiguous())
+    return k.t().to(dt.dtype)
 
 
 def diagonal_filter_ref(dt: Steps, A: Pairs, BC: Pairs, time: int) -> Filter:
@@ -79,32 +87,8 @@ def diagonal_filter_ref(dt: Steps, A: Pairs, BC: Pairs, time: int) -> Filter:
     return torch.stack(steps).to(dt.dtype)
 
 
-class _CompiledCorrelation(torch.autograd.Function):
-    """Computes Σ_n B_n C_{n+l} for l < lags."""
-
-    @staticmethod
-    def forward(ctx: Any, B: Tensor, C: Tensor, lags: int) -> Tensor:
-        from mecheval.models.ops.kernels.correlation import forward
-
-        B, C = B.contiguous(), C.contiguous()
-        ctx.save_for_backward(B, C)
-        k = B.new_empty(len(B), lags)
-        run(forward, B, C, k)
-        return k
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, None]:
-        from mecheval.models.ops.kernels.correlation import backward
-
-        (B, C), g = ctx.saved_tensors, grads[0].contiguous()
-        gB, gC = torch.empty_like(B), torch.empty_like(C)
-        run(backward, B, C, g, gB, gC)
-        return gB, gC, None
-
-
 class _SpectralCorrelation(torch.autograd.Function):
-    """Computes the same by FFT; nothing wraps round into these lags."""
+    """Computes Σ_n B_n C_{n+l} for l < lags by FFT; nothing wraps round into these lags."""
 
     @staticmethod
     def forward(ctx: Any, B: Tensor, C: Tensor, lags: int) -> Tensor:
@@ -121,35 +105,12 @@ class _SpectralCorrelation(torch.autograd.Function):
         return gB, gC, None
 
 
-class _CompiledSums(torch.autograd.Function):
-    """Computes k_l = Re Σ_n w_n r_n^l for l < time in double; saves only its inputs."""
-
-    @staticmethod
-    def forward(ctx: Any, w: Tensor, r: Tensor, time: int) -> Tensor:
-        from mecheval.models.ops.kernels.power_sums import forward
-
-        w, r = w.contiguous(), r.contiguous()
-        ctx.save_for_backward(w, r)
-        k = torch.empty(len(w), time, dtype=torch.float64)
-        run(forward, w, r, k)
-        return k
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, None]:
-        from mecheval.models.ops.kernels.power_sums import backward
-
-        (w, r), g = ctx.saved_tensors, grads[0].contiguous()
-        gw, gr = torch.empty_like(w), torch.empty_like(r)
-        run(backward, w, r, g, gw, gr)
-        return gw, gr, None
-
-
 class _PowerSums(torch.autograd.Function):
-    """Computes the same without a kernel, in the precision of w, by about 2√time powers of each r.
+    """Computes k_l = Re Σ_n w_n r_n^l for l < time without a kernel, in the precision of w.
 
-    With l = a·2^h + b, k is the product of two matrices: of w r^(a·2^h), and of r^b. Derivatives
-    are those of a complex function; torch expects their conjugates, taken at the end.
+    It takes about 2√time powers of each r. With l = a·2^h + b, k is the product of two matrices: of
+    w r^(a·2^h), and of r^b. Derivatives are those of a complex function; torch expects their
+    conjugates, taken at the end.
     """
 
     @staticmethod

@@ -12,10 +12,9 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from mecheval.models.ops import Reads, gather_reads
+from mecheval.models.ops import Reads, Stream, gather_reads
 from mecheval.models.ops.compiled import once_differentiable
 
-Stream = Float[Tensor, "batch time channel"]
 Filter = Float[Tensor, "time channel"]
 
 # tokens; measured forward and backward on one CPU thread, batch 32, 64 and 256 channels

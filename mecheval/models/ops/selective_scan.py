@@ -11,7 +11,6 @@ Euler for B.
 """
 
 from collections.abc import Iterator
-from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -21,7 +20,7 @@ from torch import Tensor
 from mecheval.core.errors import InvalidInput
 from mecheval.models.mixer_options import ScanBackend, backend_is_installed, refuse
 from mecheval.models.ops import gather_reads
-from mecheval.models.ops.compiled import not_compiled, once_differentiable, run
+from mecheval.models.ops.compiled import apply_kernels, not_compiled
 
 Channels = Float[Tensor, "batch time d_inner"]
 Directions = Float[Tensor, "batch time d_state"]  # in the state, to write to and to read from
@@ -49,7 +48,9 @@ def selective_scan(
         if kinds := not_compiled(*inputs):
             needs = "needs all tensors in float32 or all in float64, on the CPU"
             raise InvalidInput(f"backend='numba' {needs}; these are {kinds}")
-        return _CompiledScan.apply(*lay_out(*inputs))  # type: ignore[no-untyped-call]
+        from mecheval.models.ops.kernels.selective_scan import block_width, kernels
+
+        return apply_kernels(kernels(block_width(len(A))), x.shape, 3, *lay_out(*inputs))
     if backend == "mamba_ssm":
         refuse(backend_is_installed(backend))
         from mamba_ssm.ops.selective_scan_interface import selective_scan_fn  # type: ignore[import-not-found]
@@ -79,17 +80,16 @@ def selective_read(
     if backend not in ("auto", "numba") or not_compiled(*inputs):
         C = torch.zeros_like(B).scatter(1, at[..., None].expand_as(C), C)
         return gather_reads(selective_scan(x, dt, A, B, C, D, backend=backend), at)
+    from mecheval.models.ops.kernels.selective_read import kernels
+    from mecheval.models.ops.kernels.selective_scan import block_width
+
     laid_out = *lay_out(*inputs), at[:, 0].contiguous()
-    return _CompiledRead.apply(*laid_out)[:, None]  # type: ignore[no-untyped-call]
+    y = apply_kernels(kernels(block_width(len(A))), x[:, 0].shape, 3, *laid_out)
+    return y[:, None]
 
 
 def selective_scan_ref(
-    x: Channels,
-    dt: Channels,
-    A: Decays,
-    B: Directions,
-    C: Directions,
-    D: Skips,
+    x: Channels, dt: Channels, A: Decays, B: Directions, C: Directions, D: Skips
 ) -> Channels:
     """Compute the equation token by token."""
     h, y = torch.zeros_like(A), []
@@ -139,53 +139,8 @@ def lay_out(x: Tensor, dt: Tensor, A: Tensor, B: Tensor, C: Tensor, D: Tensor) -
 
     Numba would compile a slower kernel for every other layout.
     """
-    from mecheval.models.ops.kernels.selective_scan import GROUP
+    from mecheval.models.ops.kernels import GROUP
 
     if missing := -A.shape[1] % GROUP:
         A, B, C = (F.pad(tensor, (0, missing)) for tensor in (A, B, C))
     return (tensor.contiguous() for tensor in (x, dt, A, B, C, D))
-
-
-class _CompiledScan(torch.autograd.Function):
-    """Saves only its inputs: the backward kernel computes the states again."""
-
-    @staticmethod
-    def forward(ctx: Any, *inputs: Tensor) -> Tensor:
-        from mecheval.models.ops.kernels.selective_scan import block_width, kernels
-
-        ctx.save_for_backward(*inputs)
-        y = torch.empty_like(inputs[0])
-        forward, ctx.kernel = kernels(block_width(len(inputs[2])))
-        run(forward, *inputs, y)
-        return y
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, g: Tensor) -> tuple[Tensor, ...]:
-        inputs = ctx.saved_tensors
-        # the kernel writes those of x, dt and A, and adds to the others
-        gradients = *map(torch.empty_like, inputs[:3]), *map(torch.zeros_like, inputs[3:])
-        run(ctx.kernel, *inputs, g.contiguous(), *gradients)
-        return gradients
-
-
-class _CompiledRead(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, *inputs: Tensor) -> Tensor:
-        from mecheval.models.ops.kernels.selective_read import kernels
-        from mecheval.models.ops.kernels.selective_scan import block_width
-
-        ctx.save_for_backward(*inputs)
-        y = torch.empty_like(inputs[0][:, 0])
-        forward, ctx.kernel = kernels(block_width(len(inputs[2])))
-        run(forward, *inputs, y)
-        return y
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
-        inputs = ctx.saved_tensors
-        # the kernel writes those of x, dt and A, and adds to the others
-        gradients = *map(torch.empty_like, inputs[:3]), *map(torch.zeros_like, inputs[3:-1])
-        run(ctx.kernel, *inputs, g.contiguous(), *gradients)
-        return *gradients, None

@@ -7,12 +7,12 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from mecheval.models.ops.compiled import not_compiled, once_differentiable, run
+from mecheval.models.ops import Stream
+from mecheval.models.ops.compiled import apply_kernels, not_compiled
 
-Stream = Float[Tensor, "batch time channel"]
 Taps = Float[Tensor, "channel width"]
 Bias = Float[Tensor, " channel"]
-TAPS = 4  # of the compiled kernels
+TAPS = 4  # at most, of the compiled kernels
 
 
 def short_conv(x: Stream, weight: Taps, bias: Bias | None = None) -> Stream:
@@ -24,8 +24,11 @@ def short_conv_silu(x: Stream, weight: Taps, bias: Bias | None = None) -> Stream
     """Return silu(y), if possible by one kernel, which reads the stream once for all taps."""
     if weight.shape[1] > TAPS or not_compiled(x, weight) or not x.numel():
         return F.silu(short_conv(x, weight, bias))
+    from mecheval.models.ops.kernels.short_conv import backward, forward
+
     bias = x.new_zeros(x.shape[2]) if bias is None else bias
-    return _CompiledConvSilu.apply(x.contiguous(), weight, bias)  # type: ignore[no-untyped-call]
+    taps = weight.t().flip(0).contiguous()
+    return apply_kernels((forward, backward), x.shape, 1, x.contiguous(), taps, bias)
 
 
 def short_conv_ref(x: Stream, weight: Taps, bias: Bias | None = None) -> Stream:
@@ -65,31 +68,6 @@ class _ShiftedProducts(torch.autograd.Function):
             gx[:, :-i].addcmul_(g[:, i:], tap)
             gtaps.append((g[:, i:] * x[:, :-i]).sum(dim=(0, 1)))
         return gx, torch.stack(gtaps[::-1], dim=1), g.sum(dim=(0, 1)) if ctx.has_bias else None
-
-
-class _CompiledConvSilu(torch.autograd.Function):
-    """Saves only its inputs: the backward kernel computes y again."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-        from mecheval.models.ops.kernels.short_conv import forward
-
-        taps, ctx.width = weight.new_zeros(TAPS, len(weight)), weight.shape[1]
-        taps[: ctx.width] = weight.t().flip(0)
-        ctx.save_for_backward(x, taps, bias)
-        y = torch.empty_like(x)
-        run(forward, x, taps, bias, ctx.width, y)
-        return y
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, g: Tensor) -> tuple[Tensor, ...]:
-        from mecheval.models.ops.kernels.short_conv import backward
-
-        x, taps, bias = ctx.saved_tensors
-        gx, gtaps, gbias = torch.empty_like(x), torch.zeros_like(taps), torch.zeros_like(bias)
-        run(backward, x, taps, bias, ctx.width, g.contiguous(), gx, gtaps, gbias)
-        return gx, gtaps[: ctx.width].flip(0).t(), gbias
 
 
 def _taps(weight: Tensor) -> tuple[Tensor, ...]:

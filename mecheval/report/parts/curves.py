@@ -10,7 +10,7 @@ from matplotlib.figure import SubFigure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 from pandas import DataFrame
 
-from mecheval.report.figure import GREY, legend, panes, plain_log
+from mecheval.report.figure import GREY, TablePart, legend, panes, plain_log
 from mecheval.report.tables import ordered
 from mecheval.report.vega import Chart, colour, titled
 
@@ -21,7 +21,7 @@ FEW = 30  # points of a line up to which each is marked: a line may have only on
 
 
 @dataclass(frozen=True)
-class Curves:
+class Curves(TablePart):
     """A table with panel, row, series, run, step and value.
 
     `rows` has the kind of each row's axis, `colours` the colour of each series. `marks` are moments
@@ -30,8 +30,6 @@ class Curves:
 
     shows_seeds = False
 
-    title: str
-    table: DataFrame
     rows: Mapping[str, str]
     colours: Mapping[str, str]
     marks: DataFrame = field(default_factory=lambda: DataFrame(columns=list(MARKS)))

@@ -7,10 +7,9 @@ import altair
 from matplotlib.axes import Axes
 from matplotlib.figure import SubFigure
 from matplotlib.ticker import FuncFormatter, MaxNLocator, ScalarFormatter
-from pandas import DataFrame
 
 from mecheval.report.compare import DIFFER, Comparison
-from mecheval.report.figure import GREY, Figure, panes
+from mecheval.report.figure import GREY, Figure, TablePart, panes
 from mecheval.report.labels import INK
 from mecheval.report.tables import ordered
 from mecheval.report.vega import Chart, colour, panels, seed_dots, titled
@@ -35,24 +34,21 @@ def forest(comparison: Comparison) -> Figure:
 
 
 @dataclass(frozen=True)
-class Forest:
+class Forest(TablePart):
     """A table with panel, label, value, low, high, answer, pair_differences and seeds (pairs)."""
-
-    shows_seeds = True
-
-    title: str
-    table: DataFrame
 
     def size(self) -> tuple[float, float]:
         labels, panels = ordered(self.table["label"]), ordered(self.table["panel"])
-        return 0.15 + self._left() + 2.6 * len(panels), 0.9 + 0.26 * len(labels)
-
-    def _left(self) -> float:
-        return 0.2 + 0.085 * max(map(len, self.table["label"]))
+        return 0.15 + self.label_width() + 2.6 * len(panels), 0.9 + 0.26 * len(labels)
 
     def draw(self, figure: SubFigure) -> None:
         labels, panels = ordered(self.table["label"]), ordered(self.table["panel"])
-        room: Any = {"left": self._left(), "right": 0.3, "gap": (0.25, 0.0), "title": self.title}
+        room: Any = {
+            "left": self.label_width(),
+            "right": 0.3,
+            "gap": (0.25, 0.0),
+            "title": self.title,
+        }
         axes = panes(figure, 1, len(panels), **room, sharey=True)[0]
         for axis, panel in zip(axes, panels, strict=True):
             self._panel(axis, panel, labels)

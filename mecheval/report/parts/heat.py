@@ -10,9 +10,9 @@ from matplotlib.axes import Axes
 from matplotlib.colors import Normalize
 from matplotlib.figure import SubFigure
 from matplotlib.patches import Rectangle
-from pandas import DataFrame, isna
+from pandas import isna
 
-from mecheval.report.figure import GREY, panes
+from mecheval.report.figure import GREY, TablePart, panes
 from mecheval.report.tables import ordered
 from mecheval.report.vega import Chart, ink, panels, shade, titled, tooltips
 
@@ -22,13 +22,11 @@ INKS = (("#222222", "#222222", "#4d4d4d"), ("white", "white", "#e2e2e2"))  # on 
 
 
 @dataclass(frozen=True)
-class Heat:
+class Heat(TablePart):
     """A table with panel, y, x, value (a fraction) and the columns of `tables.read`, in order."""
 
     shows_seeds = False
 
-    title: str
-    table: DataFrame
     x_label: str
     y_label: str
 

@@ -13,9 +13,9 @@ from matplotlib.ticker import PercentFormatter
 from pandas import DataFrame
 
 from mecheval.report import vega
-from mecheval.report.figure import GREY, legend, panes, plain_log
+from mecheval.report.figure import GREY, SeriesPart, legend, panes, plain_log
 from mecheval.report.tables import ordered
-from mecheval.report.vega import Chart, Looks
+from mecheval.report.vega import Chart
 
 LINE = 0.15  # inches for each line of the labels of y
 PAPER: dict[str, Any] = {"marker": "o", "linestyle": ":", "markerfacecolor": "none"}
@@ -25,20 +25,13 @@ DOTS: dict[str, Any] = {"s": 7, "alpha": 0.55, "linewidths": 0, "zorder": 2.5}
 
 
 @dataclass(frozen=True)
-class Lines:
+class Lines(SeriesPart):
     """A table with panel, row (of panels), x, series, value and the columns of `tables.read`.
 
     `looks` says which series there are and how they look. The scale is 0–100 %, or logarithmic for
     another `unit`. The steps of x are `even`, as for widths that double, or logarithmic.
     """
 
-    shows_seeds = True
-
-    title: str
-    table: DataFrame
-    looks: Looks
-    x_label: str
-    y_label: str
     unit: str = "%"
     even: bool = True
     dashed: tuple[str, ...] = ()

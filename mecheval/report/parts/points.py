@@ -10,9 +10,9 @@ from matplotlib.figure import SubFigure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 from pandas import DataFrame
 
-from mecheval.report.figure import legend, panes
+from mecheval.report.figure import SeriesPart, legend, panes
 from mecheval.report.tables import ordered
-from mecheval.report.vega import Chart, Looks, panels, seed_dots, series, shape, shares, titled
+from mecheval.report.vega import Chart, panels, seed_dots, series, shape, shares, titled
 
 LEFT, RIGHT = 0.85, 1.35  # inches for labels and legend
 EDGE: dict[str, Any] = {"linewidths": 0.5, "edgecolors": "white", "zorder": 3}
@@ -20,19 +20,12 @@ DOTS: dict[str, Any] = {"s": 7, "alpha": 0.55, "linewidths": 0, "zorder": 2}
 
 
 @dataclass(frozen=True)
-class Points:
+class Points(SeriesPart):
     """A table with panel, series, x, y (fractions) and chosen (drawn large, with their seeds).
 
     `x_seeds` and `y_seeds` are lists with the numbers of the same seeds; `ends` are of both axes.
     """
 
-    shows_seeds = True
-
-    title: str
-    table: DataFrame
-    looks: Looks
-    x_label: str
-    y_label: str
     ends: tuple[float, float] = (0.0, 1.0)
 
     def size(self) -> tuple[float, float]:
@@ -97,19 +90,13 @@ class Points:
 
 
 @dataclass(frozen=True)
-class Boxes:
+class Boxes(SeriesPart):
     """A box for each series and x, from a table with panel, series, x (a layer) and value.
 
     Every run is a dot, so that there is no mean over seeds.
     """
 
     shows_seeds = False
-
-    title: str
-    table: DataFrame
-    looks: Looks
-    x_label: str
-    y_label: str
 
     def size(self) -> tuple[float, float]:
         across = sum(0.4 + 0.95 * n for n in self._layers().values())

@@ -20,7 +20,7 @@ from support.task_facts import relative_error
 from mecheval.models.layers import l2_normalise
 from mecheval.models.mixers.delta_net import DeltaNet
 from mecheval.models.ops.delta_rule import CHUNK, delta_rule_ref
-from mecheval.models.ops.rms_norm import rms_norm_ref
+from mecheval.models.ops.per_token import rms_norm_ref
 from mecheval.models.ops.short_conv import short_conv_silu_ref
 from mecheval.models.site import record
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from support.strategies import draw
 
-from mecheval.models.ops.rms_norm import rms_norm
+from mecheval.models.ops.per_token import rms_norm
 from mecheval.models.ops.selective_scan import selective_read, selective_scan
 
 DENORMAL = torch.tensor(1e-40)

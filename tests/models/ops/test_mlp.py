@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from support.numpy_reference import largest_error
 from torch.autograd import gradcheck
 
-from mecheval.models.ops.mlp import mlp, mlp_ref
+from mecheval.models.ops.per_token import mlp, mlp_ref
 
 SHAPES = [(1, 1), (3, 2), (2, 3, 7), (32, 1, 64), (5, 67, 16)]
 

@@ -6,7 +6,7 @@ from support.numpy_reference import largest_error
 from torch.autograd import gradcheck
 
 from mecheval.models.layers import RMSNorm, l2_normalise
-from mecheval.models.ops.rms_norm import rms_norm, rms_norm_ref
+from mecheval.models.ops.per_token import rms_norm, rms_norm_ref
 
 SHAPES = [(7,), (64,), (3, 2), (5, 16), (2, 3, 65), (2, 1, 4, 33), (32, 67, 64)]
 

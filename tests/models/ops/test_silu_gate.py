@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from support.numpy_reference import largest_error
 
-from mecheval.models.ops.silu_gate import silu_gate, silu_gate_ref
+from mecheval.models.ops.per_token import silu_gate, silu_gate_ref
 
 
 def draw_inputs(*shape, dtype=torch.float64):

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from support.numpy_reference import largest_error
 
-from mecheval.models.ops.softplus_linear import FEW, softplus_linear, softplus_linear_ref
+from mecheval.models.ops.per_token import FEW, softplus_linear, softplus_linear_ref
 
 SHAPES = [
     (1, 1, 1, 1),

@@ -1,6 +1,8 @@
 """exp, decay and log1p of a scalar in its own precision, in a form that LLVM vectorises."""
 
 import math
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numba import types
@@ -43,64 +45,57 @@ L0, L1, L2, L3, L4, L5, L6, L7, L8 = np.array(
 )
 
 
+def in_single(stub: Callable[..., Any], double: Callable[..., Any]) -> Callable[..., Any]:
+    """Compile `stub` as the decorated function for float32, and as `double` for other types."""
+
+    def register(single):
+        # `reassoc` would undo the rounding and join the two parts of ln 2, hence flags of its own
+        @overload(stub, jit_options={"fastmath": {"contract"}})
+        def choose(x):
+            return single if x == types.float32 else double
+
+        return single
+
+    return register
+
+
 def exp(x):
-    """Return exp(x), compiled as `_exp`; numba's own vectorises only where SVML is installed."""
+    """Return exp(x); numba's own vectorises only where SVML is installed."""
 
 
-# `reassoc` would undo the rounding and join the two parts of ln 2, hence flags of its own
-@overload(exp, jit_options={"fastmath": {"contract"}})
-def _exp(x):
-    if x != types.float32:
-        return lambda x: math.exp(x)
-
-    def exp32(x):
-        x = LOWEST if x < LOWEST else x  # NaN is neither and passes
-        x = HIGHEST if x > HIGHEST else x
-        shifted = np.float32(x * LOG2_E + ROUND)
-        k = shifted - ROUND
-        r = x - k * LN2_HIGH - k * LN2_LOW
-        q = (((Q4 * r + Q3) * r + Q2) * r + Q1) * r + Q0
-        power = np.int32(shifted.view(np.int32) << EXPONENT).view(np.float32)
-        return ((q * r + ONE) * r + ONE) * power
-
-    return exp32
+@in_single(exp, double=lambda x: math.exp(x))
+def exp32(x):
+    x = LOWEST if x < LOWEST else x  # NaN is neither and passes
+    x = HIGHEST if x > HIGHEST else x
+    shifted = np.float32(x * LOG2_E + ROUND)
+    k = shifted - ROUND
+    r = x - k * LN2_HIGH - k * LN2_LOW
+    q = (((Q4 * r + Q3) * r + Q2) * r + Q1) * r + Q0
+    power = np.int32(shifted.view(np.int32) << EXPONENT).view(np.float32)
+    return ((q * r + ONE) * r + ONE) * power
 
 
 def decay(x):
     """Return exp(x) in half of its time, for x with a finite one, and never quite 0."""
 
 
-@overload(decay, jit_options={"fastmath": {"contract"}})
-def _decay(x):
-    if x != types.float32:
-        return lambda x: math.exp(x)
-
-    def decay32(x):
-        x = FADED if x < FADED else x
-        shifted = np.float32(x * LOG2_E + WHOLE)
-        k = shifted - WHOLE
-        r = x - k * LN2  # fused, so that one part of ln 2 is exact enough
-        q = ((D3 * r + D2) * r + D1) * r + D0
-        power = np.float32((q * r + ONE) * r + ONE)
-        return np.int32(power.view(np.int32) + np.int32(shifted.view(np.int32) << EXPONENT)).view(
-            np.float32
-        )
-
-    return decay32
+@in_single(decay, double=lambda x: math.exp(x))
+def decay32(x):
+    x = FADED if x < FADED else x
+    shifted = np.float32(x * LOG2_E + WHOLE)
+    k = shifted - WHOLE
+    r = x - k * LN2  # fused, so that one part of ln 2 is exact enough
+    q = ((D3 * r + D2) * r + D1) * r + D0
+    power = np.float32((q * r + ONE) * r + ONE)
+    exponent = np.int32(shifted.view(np.int32) << EXPONENT)
+    return np.int32(power.view(np.int32) + exponent).view(np.float32)
 
 
 def log1p(x):
-    """Return log(1 + x) for x from 0 to 1, compiled as `_log1p`."""
+    """Return log(1 + x) for x from 0 to 1."""
 
 
-@overload(log1p, jit_options={"fastmath": {"contract"}})
-def _log1p(x):
-    if x != types.float32:
-        return lambda x: math.log1p(x)
-
-    def log1p32(x):
-        return x * (
-            (((((((L8 * x + L7) * x + L6) * x + L5) * x + L4) * x + L3) * x + L2) * x + L1) * x + L0
-        )
-
-    return log1p32
+@in_single(log1p, double=lambda x: math.log1p(x))
+def log1p32(x):
+    high = (((L8 * x + L7) * x + L6) * x + L5) * x + L4
+    return x * ((((high * x + L3) * x + L2) * x + L1) * x + L0)

@@ -10,8 +10,9 @@ from functools import cache
 import numpy as np
 from numba import njit
 
-from mecheval.models.ops.kernels.exponential import LN2, decay
-from mecheval.models.ops.kernels.selective_scan import FAST, GROUP
+from mecheval.models.ops.kernels import FAST, GROUP, four
+from mecheval.models.ops.kernels.exponential import decay
+from mecheval.models.ops.kernels.selective_scan import limits, pack, unpack
 
 # contents of the scratch arrays: for each channel and state …
 A_, GA = range(2)
@@ -30,13 +31,8 @@ def kernels(WIDTH: int) -> tuple[Callable[..., None], Callable[..., None]]:
     def forward(x, dt, A, B, C, D, at, y):
         """Write `y`."""
         batch, _, d_inner = x.shape
-        d_state, blocks, zero, nan = (
-            A.shape[1],
-            -(-d_inner // WIDTH),
-            x.dtype.type(0),
-            x.dtype.type(np.nan),
-        )
-        low, high, most = A.min(), A.max(), x.dtype.type(LN2 * np.finfo(x.dtype).maxexp)
+        d_state, blocks = A.shape[1], -(-d_inner // WIDTH)
+        zero, nan, low, high, most = limits(A)
         cell, row = np.zeros((blocks, d_state, WIDTH), x.dtype), np.zeros((2, WIDTH), x.dtype)
         for c in range(d_inner):
             for n in range(d_state):
@@ -66,18 +62,11 @@ def kernels(WIDTH: int) -> tuple[Callable[..., None], Callable[..., None]]:
         x and dt are read and their gradients written in the order of memory, which is faster.
         """
         batch, time, d_inner = x.shape
-        d_state, blocks, zero, nan = (
-            A.shape[1],
-            -(-d_inner // WIDTH),
-            x.dtype.type(0),
-            x.dtype.type(np.nan),
-        )
-        low, high, most = A.min(), A.max(), x.dtype.type(LN2 * np.finfo(x.dtype).maxexp)
+        d_state, blocks = A.shape[1], -(-d_inner // WIDTH)
+        zero, nan, low, high, most = limits(A)
         row, total = np.zeros((time, 7, WIDTH), x.dtype), np.zeros(WIDTH, x.dtype)
         cells = np.zeros((blocks, d_state // GROUP, 2, GROUP, WIDTH), x.dtype)
-        for c in range(d_inner):
-            for n in range(d_state):
-                cells[c // WIDTH, n // GROUP, A_, n % GROUP, c % WIDTH] = A[c, n]
+        pack(A, cells)
         for b in range(batch):
             gx[b, at[b] + 1 :] = zero
             gdt[b, at[b] + 1 :] = zero
@@ -91,18 +80,16 @@ def kernels(WIDTH: int) -> tuple[Callable[..., None], Callable[..., None]]:
                 total[:] = zero
                 for s in range(at[b], -1, -1):
                     for i in range(width):
-                        row[s, AGE, i], row[s, GU, i] = (
-                            total[i],
-                            g[b, first + i] * row[s, DT, i] * row[s, X, i],
-                        )
+                        row[s, AGE, i] = total[i]
+                        row[s, GU, i] = g[b, first + i] * row[s, DT, i] * row[s, X, i]
                         row[s, AGED, i] = row[s, GU, i] * total[i]
                         age = total[i] + row[s, DT, i]
                         total[i] = age if max(age * low, age * high) < most else nan
                 for s in range(at[b] + 1):
                     for group in range(d_state // GROUP):
                         cell, n = cells[block, group], GROUP * group
-                        b0, b1, b2, b3 = B[b, s, n], B[b, s, n + 1], B[b, s, n + 2], B[b, s, n + 3]
-                        c0, c1, c2, c3 = C[b, 0, n], C[b, 0, n + 1], C[b, 0, n + 2], C[b, 0, n + 3]
+                        b0, b1, b2, b3 = four(B[b, s], n)
+                        c0, c1, c2, c3 = four(C[b, 0], n)
                         w0, w1, w2, w3 = c0 * b0, c1 * b1, c2 * b2, c3 * b3
                         total0, total1, total2, total3 = zero, zero, zero, zero
                         for i in range(WIDTH):
@@ -113,12 +100,8 @@ def kernels(WIDTH: int) -> tuple[Callable[..., None], Callable[..., None]]:
                             total1 += gu * left1
                             total2 += gu * left2
                             total3 += gu * left3
-                            left0, left1, left2, left3 = (
-                                w0 * left0,
-                                w1 * left1,
-                                w2 * left2,
-                                w3 * left3,
-                            )
+                            left0, left1 = w0 * left0, w1 * left1
+                            left2, left3 = w2 * left2, w3 * left3
                             row[s, R, i] += left0 + left1 + left2 + left3
                             row[s, GAGE, i] += (
                                 left0 * cell[A_, 0, i]
@@ -149,8 +132,6 @@ def kernels(WIDTH: int) -> tuple[Callable[..., None], Callable[..., None]]:
                 for i in range(width):
                     gx[b, at[b], first + i] += g[b, first + i] * D[first + i]
                     gD[first + i] += g[b, first + i] * x[b, at[b], first + i]
-        for c in range(d_inner):
-            for n in range(d_state):
-                gA[c, n] = cells[c // WIDTH, n // GROUP, GA, n % GROUP, c % WIDTH]
+        unpack(cells, gA)
 
     return forward, backward

@@ -3,7 +3,8 @@
 Channels are the lanes of the vector unit, WIDTH of them a block; the last block is padded with
 zeros. Each kernel is one function, and an inner loop touches only two or three scratch arrays whose
 last axes are constants. LLVM then knows what cannot overlap; with unknown strides it keeps the loop
-scalar, eight times slower. So there is a pair of kernels for every WIDTH.
+scalar, eight times slower. So there is a pair of kernels for every WIDTH, and what they share is
+inlined: a call with a scratch array would do the same.
 """
 
 from collections.abc import Callable
@@ -12,12 +13,10 @@ from functools import cache
 import numpy as np
 from numba import njit
 
+from mecheval.models.ops.kernels import FAST, GROUP, four
 from mecheval.models.ops.kernels.exponential import LN2, decay
 
 WIDTHS = 32, 64, 128
-GROUP = 4  # states that `backward` takes at once
-# sums over channels may be reordered and multiply-adds fused; NaN and infinity keep their meaning
-FAST = {"reassoc", "contract"}
 
 # contents of the scratch arrays: for each channel and state …
 A_, H, GH, GA = range(4)
@@ -33,6 +32,31 @@ def block_width(channels: int) -> int:
     return min(WIDTHS, key=lambda width: (-channels % width, -width))
 
 
+@njit
+def limits(A):
+    """Return 0, NaN, the least and the largest rate, and the exponent from which exp overflows."""
+    number = A.dtype.type
+    return number(0), number(np.nan), A.min(), A.max(), number(LN2 * np.finfo(A.dtype).maxexp)
+
+
+@njit(inline="always")
+def pack(A, cells):
+    """Copy the rates A[channel, state] into cells[block, group, A_, state, channel]."""
+    group, width = cells.shape[3:]
+    for c in range(A.shape[0]):
+        for n in range(A.shape[1]):
+            cells[c // width, n // group, A_, n % group, c % width] = A[c, n]
+
+
+@njit(inline="always")
+def unpack(cells, gA):
+    """Copy the last table of each group into gA[channel, state]."""
+    tables, group, width = cells.shape[2:]
+    for c in range(gA.shape[0]):
+        for n in range(gA.shape[1]):
+            gA[c, n] = cells[c // width, n // group, tables - 1, n % group, c % width]
+
+
 @cache
 def kernels(WIDTH: int) -> tuple[Callable[..., None], Callable[..., None]]:
     """Compile `forward` and `backward` for blocks of this width."""
@@ -41,17 +65,10 @@ def kernels(WIDTH: int) -> tuple[Callable[..., None], Callable[..., None]]:
     def forward(x, dt, A, B, C, D, y):
         """Write `y`."""
         batch, time, d_inner = x.shape
-        d_state, blocks, zero, nan = (
-            A.shape[1],
-            -(-d_inner // WIDTH),
-            x.dtype.type(0),
-            x.dtype.type(np.nan),
-        )
-        low, high, most = A.min(), A.max(), x.dtype.type(LN2 * np.finfo(x.dtype).maxexp)
-        cell, row = (
-            np.zeros((blocks, d_state, 2, WIDTH), x.dtype),
-            np.zeros((blocks, 3, WIDTH), x.dtype),
-        )
+        d_state, blocks = A.shape[1], -(-d_inner // WIDTH)
+        zero, nan, low, high, most = limits(A)
+        cell = np.zeros((blocks, d_state, 2, WIDTH), x.dtype)
+        row = np.zeros((blocks, 3, WIDTH), x.dtype)
         for c in range(d_inner):
             for n in range(d_state):
                 cell[c // WIDTH, n, A_, c % WIDTH] = A[c, n]
@@ -70,11 +87,8 @@ def kernels(WIDTH: int) -> tuple[Callable[..., None], Callable[..., None]]:
                     for n in range(d_state):
                         b_n, c_n = B[b, t, n], C[b, t, n]
                         for i in range(WIDTH):
-                            h = (
-                                decay(row[block, DT, i] * cell[block, n, A_, i])
-                                * cell[block, n, H, i]
-                            )
-                            h += row[block, U, i] * b_n
+                            h = decay(row[block, DT, i] * cell[block, n, A_, i])
+                            h = h * cell[block, n, H, i] + row[block, U, i] * b_n
                             cell[block, n, H, i] = h
                             row[block, Y, i] += c_n * h
                     for i in range(width):
@@ -89,18 +103,11 @@ def kernels(WIDTH: int) -> tuple[Callable[..., None], Callable[..., None]]:
         shares what it reads of the channels.
         """
         batch, time, d_inner = x.shape
-        d_state, blocks, zero, nan = (
-            A.shape[1],
-            -(-d_inner // WIDTH),
-            x.dtype.type(0),
-            x.dtype.type(np.nan),
-        )
-        low, high, most = A.min(), A.max(), x.dtype.type(LN2 * np.finfo(x.dtype).maxexp)
+        d_state, blocks = A.shape[1], -(-d_inner // WIDTH)
+        zero, nan, low, high, most = limits(A)
         tape, row = np.empty((time, 2, GROUP, WIDTH), x.dtype), np.zeros((time, 5, WIDTH), x.dtype)
         cells = np.zeros((blocks, d_state // GROUP, 4, GROUP, WIDTH), x.dtype)
-        for c in range(d_inner):
-            for n in range(d_state):
-                cells[c // WIDTH, n // GROUP, A_, n % GROUP, c % WIDTH] = A[c, n]
+        pack(A, cells)
         for b in range(batch):
             cells[:, :, H : GH + 1] = zero
             for block in range(blocks):
@@ -116,18 +123,14 @@ def kernels(WIDTH: int) -> tuple[Callable[..., None], Callable[..., None]]:
                 for group in range(d_state // GROUP):
                     cell, n = cells[block, group], GROUP * group
                     for t in range(time):
-                        b0, b1, b2, b3 = B[b, t, n], B[b, t, n + 1], B[b, t, n + 2], B[b, t, n + 3]
+                        b0, b1, b2, b3 = four(B[b, t], n)
                         total0, total1, total2, total3 = zero, zero, zero, zero
                         for i in range(WIDTH):
                             step, u, up = row[t, DT, i], row[t, U, i], row[t, G, i]
-                            left0, left1 = (
-                                decay(step * cell[A_, 0, i]),
-                                decay(step * cell[A_, 1, i]),
-                            )
-                            left2, left3 = (
-                                decay(step * cell[A_, 2, i]),
-                                decay(step * cell[A_, 3, i]),
-                            )
+                            left0 = decay(step * cell[A_, 0, i])
+                            left1 = decay(step * cell[A_, 1, i])
+                            left2 = decay(step * cell[A_, 2, i])
+                            left3 = decay(step * cell[A_, 3, i])
                             tape[t, DECAY, 0, i], tape[t, DECAY, 1, i] = left0, left1
                             tape[t, DECAY, 2, i], tape[t, DECAY, 3, i] = left2, left3
                             h0, h1 = left0 * cell[H, 0, i], left1 * cell[H, 1, i]
@@ -135,12 +138,8 @@ def kernels(WIDTH: int) -> tuple[Callable[..., None], Callable[..., None]]:
                             tape[t, DECAYED, 0, i], tape[t, DECAYED, 1, i] = h0, h1
                             tape[t, DECAYED, 2, i], tape[t, DECAYED, 3, i] = h2, h3
                             h0, h1, h2, h3 = h0 + u * b0, h1 + u * b1, h2 + u * b2, h3 + u * b3
-                            cell[H, 0, i], cell[H, 1, i], cell[H, 2, i], cell[H, 3, i] = (
-                                h0,
-                                h1,
-                                h2,
-                                h3,
-                            )
+                            cell[H, 0, i], cell[H, 1, i] = h0, h1
+                            cell[H, 2, i], cell[H, 3, i] = h2, h3
                             total0 += up * h0
                             total1 += up * h1
                             total2 += up * h2
@@ -150,8 +149,8 @@ def kernels(WIDTH: int) -> tuple[Callable[..., None], Callable[..., None]]:
                         gC[b, t, n + 2] += total2
                         gC[b, t, n + 3] += total3
                     for t in range(time - 1, -1, -1):
-                        b0, b1, b2, b3 = B[b, t, n], B[b, t, n + 1], B[b, t, n + 2], B[b, t, n + 3]
-                        c0, c1, c2, c3 = C[b, t, n], C[b, t, n + 1], C[b, t, n + 2], C[b, t, n + 3]
+                        b0, b1, b2, b3 = four(B[b, t], n)
+                        c0, c1, c2, c3 = four(C[b, t], n)
                         total0, total1, total2, total3 = zero, zero, zero, zero
                         for i in range(WIDTH):
                             step, u, up = row[t, DT, i], row[t, U, i], row[t, G, i]
@@ -193,8 +192,6 @@ def kernels(WIDTH: int) -> tuple[Callable[..., None], Callable[..., None]]:
                         gx[b, t, c] = row[t, GU, i] * row[t, DT, i] + row[t, G, i] * D[c]
                         gdt[b, t, c] = row[t, GU, i] * x[b, t, c] + row[t, GR, i]
                         gD[c] += row[t, G, i] * x[b, t, c]
-        for c in range(d_inner):
-            for n in range(d_state):
-                gA[c, n] = cells[c // WIDTH, n // GROUP, GA, n % GROUP, c % WIDTH]
+        unpack(cells, gA)
 
     return forward, backward
