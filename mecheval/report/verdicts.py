@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 from pandas import DataFrame
 
-from mecheval.interventions.verdict import Thresholds, meaning
+from mecheval.interventions.sentence import phrases
+from mecheval.interventions.verdict import Thresholds
 from mecheval.metrics.statistics import proportion_interval
 from mecheval.report import labels
 from mecheval.report.study import CELL, Study
@@ -15,7 +16,8 @@ from mecheval.report.tables import Reading, at_chosen, behaviour, read
 
 ROLES = ("key", "value", "next_key", "query")
 NONE = {"mechanism": "", "layer": None, "role": None, "convolution": None, "confidence": np.nan}
-NONE |= {"meaning": "", "agree": 0, "judged": 0, "agree_low": np.nan, "agree_high": np.nan}
+NONE |= {"layer_confidence": np.nan, "heading": "", "meaning": ""}
+NONE |= {"agree": 0, "judged": 0, "agree_low": np.nan, "agree_high": np.nan}
 HOLDS = Thresholds().holds
 
 
@@ -51,16 +53,24 @@ def _majority(seeds: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     mechanism, agree = Counter(verdict["mechanism"] for verdict in seeds).most_common(1)[0]
     agreeing = [verdict for verdict in seeds if verdict["mechanism"] == mechanism]
     low, high = proportion_interval(agree, len(seeds))
+    heading, meaning = phrases(*seeds)
     return {
         **{name: agreeing[0].get(name) for name in NONE},
-        "confidence": float(np.mean([verdict["confidence"] for verdict in agreeing])),
-        "meaning": meaning(agreeing[0]),
+        "confidence": _mean([verdict.get("confidence") for verdict in agreeing]),
+        "layer_confidence": _mean([verdict.get("layer_confidence") for verdict in agreeing]),
+        "heading": heading,
+        "meaning": meaning,
         "agree": agree,
         "judged": len(seeds),
         "agree_low": low,
         "agree_high": high,
         "where": labels.convolution(agreeing[0]),
     }
+
+
+def _mean(values: Sequence[float | None]) -> float:
+    """Return the mean of the confidences, NaN where one has too few documents."""
+    return float(np.mean([np.nan if value is None else value for value in values]))
 
 
 def _shares(study: Study, table: DataFrame) -> dict[tuple[Any, ...], dict[str, float]]:

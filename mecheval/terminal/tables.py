@@ -162,12 +162,17 @@ def verdict_table(names: Sequence[str], lines: Sequence[Sequence[str | Text]]) -
     return table
 
 
-def verdict(fields: Row) -> Text:
-    """Return the sentence for a verdict given by its fields."""
-    from mecheval.interventions.verdict import meaning
+def verdict(record: Row) -> Text:
+    """Return the sentence for a recorded verdict."""
+    return Text.assemble("verdict: ", verdict_sentence(record))
 
-    words = f": {meaning(fields)} ({fields['confidence']:.0%} of resamples agree)"
-    return Text.assemble("verdict: ", (fields["mechanism"], "bold"), words)
+
+def verdict_sentence(*records: Row) -> Text:
+    """Return the sentence for a verdict, or for those of several seeds, the mechanism in bold."""
+    from mecheval.interventions.sentence import phrases
+
+    mechanism, explanation = phrases(*records)
+    return Text.assemble((mechanism, "bold"), ": ", explanation)
 
 
 def with_interval(metric: str, row: Row) -> str:
