@@ -53,6 +53,24 @@ def phrases(*records: Record) -> tuple[str, str]:
     return ", ".join([f"{mechanism} in {_seeds(agreeing, verdicts)}", *others]), _explain(agreeing)
 
 
+def layers_text(*records: Record) -> str:
+    """Return the layers that retrieve: `1 (54 %)`, `0 and 1`, or by seeds `1 (2 of 3), 0 (1 of 3)`.
+
+    The records have the same mechanism.
+    """
+    verdicts = [Verdict.from_dict(record) for record in records]
+    counts: Counter[str] = Counter()
+    for verdict in verdicts:
+        several = " and ".join(map(str, _layers(verdict)))
+        counts[several if " " in several else str(verdict.layer)] += 1
+    if counts["None"]:
+        return "–"
+    if len(verdicts) > 1:
+        return ", ".join(f"{name} ({k} of {len(verdicts)})" for name, k in counts.most_common())
+    (name,), sure = counts, verdicts[0].layer_confidence
+    return name if " " in name or sure is None else f"{name} ({percent(sure)})"
+
+
 def percent(share: float) -> str:
     """Format a share in whole per cent; what is not quite all is not 100 %."""
     if 0.995 <= share < 1:

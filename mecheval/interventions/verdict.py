@@ -4,13 +4,15 @@ The rules are in `classify`, the words in `sentence`.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
+from functools import cache
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float64
 from numpy import ndarray
+from pydantic import TypeAdapter, ValidationError
 
 from mecheval.core.errors import InvalidInput
 from mecheval.interventions.classify import (
@@ -90,20 +92,27 @@ class Verdict:
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> "Verdict":
         """Return the verdict that `to_dict` recorded; what an old record lacks is derived."""
-        known = {f.name: record[f.name] for f in fields(cls) if f.name in record}
-        known["thresholds"] = Thresholds(**(known.get("thresholds") or {}))
-        evidence = known.get("evidence") or {}
-        mean, layers = shares_in(evidence)
-        answer = known["mechanism"], known.get("layer"), known.get("role")
-        if "by_layer" not in known and layers:
-            known["by_layer"] = retrieved_by_layer(mean, layers, answer)
-            known["only_possible"] = layers == 1 and answer[0] == DIRECT
-        if known.get("lost"):
-            known["lost"] = Lost(**known["lost"])
-        elif LOST in evidence:
-            known["lost"] = Lost(evidence[LOST])
-        known["by_layer"] = {int(n): x for n, x in known.get("by_layer", {}).items()}
-        return cls(**known)
+        try:
+            verdict = _validator()(
+                {f.name: record[f.name] for f in fields(cls) if f.name in record}
+            )
+        except ValidationError as error:
+            place = ".".join(map(str, error.errors()[0]["loc"]))
+            raise InvalidInput(f"the verdict's {place} is not what was written") from error
+        mean, layers = shares_in(verdict.evidence)
+        if "by_layer" not in record and layers:
+            answer = verdict.mechanism, verdict.layer, verdict.role
+            one = layers == 1 and verdict.mechanism == DIRECT
+            by_layer = retrieved_by_layer(mean, layers, answer)
+            verdict = replace(verdict, by_layer=by_layer, only_possible=one)
+        if verdict.lost is None and LOST in verdict.evidence:
+            verdict = replace(verdict, lost=Lost(verdict.evidence[LOST]))
+        return verdict
+
+
+@cache  # it takes milliseconds to build, and reports read thousands of records
+def _validator() -> Callable[[object], Verdict]:
+    return TypeAdapter(Verdict).validate_python
 
 
 def supports_verdict(grid: Grid) -> bool:

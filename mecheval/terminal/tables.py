@@ -114,6 +114,8 @@ def run_summary(run: "Run") -> Group:
     for (split, metric), label in labels.items():
         if row := scores.get((split, metric)):
             table.add_row(label, with_interval(metric, row.to_dict()), f"n={row.n}")
+            if metric == "accuracy" and split == "test":
+                table.add_row(Text("  without recall", "dim"), Text(_chance(run), "dim"))
     facts = [str(run.record["model.architecture"]), run.status, f"{run.outcome['steps']} steps"]
     if run.outcome.get("reason"):
         facts.append(run.outcome["reason"])
@@ -123,6 +125,10 @@ def run_summary(run: "Run") -> Group:
             text = f"since step {step}: {site} restores half of the lost likelihood at the {role}"
             lines.append(Text(text, "dim"))
     return Group(title(str(run.record["task"]), *facts), table, *lines, Text(str(run.folder)))
+
+
+def _chance(run: "Run") -> str:
+    return str(run.chance) if run.chance else "not known: the task is not registered here"
 
 
 def run_table(runs: Sequence[Row], rows: Sequence[Row], width: int) -> Group:
