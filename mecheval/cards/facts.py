@@ -34,7 +34,8 @@ class Line:
     """One architecture on one task, at the rate among `rates` that is best on dev.
 
     If there is no accuracy, `state` says why. `agree` of `judged` seeds have the mechanism;
-    `confidence` is the mean of theirs.
+    `confidence` is the mean of theirs. `heading` and `meaning` are the sentence of the verdict,
+    `chance` is the best accuracy without recall.
     """
 
     task: str
@@ -53,6 +54,9 @@ class Line:
     rate: float | None
     rates: tuple[Row, ...]
     outcomes: Mapping[str, int]
+    heading: str = ""
+    chance: float | None = None
+    without_recall: str = ""
 
     @property
     def solved(self) -> bool:
@@ -132,7 +136,8 @@ def unfinished(study: Study) -> list[dict[str, Any]]:
 
 def _line(row: Row, likelihood: Row, rates: Sequence[Row]) -> Line:
     layer = json_value(row["layer"])
-    same = ("task", "state", "mechanism", "meaning", "agree", "judged")
+    same = ["task", "state", "mechanism", "heading", "meaning", "agree", "judged"]
+    same += ["chance", "without_recall"]
     return Line(
         **{name: json_value(row[name]) for name in same},
         architecture=row["model.architecture"],

@@ -22,9 +22,8 @@ def summary(line: Line) -> str:
     if not line.mechanism:
         return f"{accuracy}; no interventions were measured."
     if not line.solved:
-        return f"{accuracy}: the task is not solved, so there is no mechanism to name."
-    seeds = labels.seed_count(line.agree, line.judged)
-    return f"{accuracy}, by {line.mechanism} ({seeds}): it {line.meaning}."
+        return f"{accuracy}; {line.heading}: {line.meaning}."
+    return f"{accuracy}, by {line.heading}: {line.meaning}."
 
 
 def location(cells: Sequence[Row]) -> str:

@@ -1,53 +1,56 @@
 """The verdict: how a model recalls, by what restoring activations brings back (paper §3, §5.2).
 
-At the input of every block but the first, the information about a corrupted key is somewhere:
-
-    at the value       the key was stored with its value, for a later layer to find: induction
-    at the next key    the same, one token further: association at next_key
-    at the key         nothing has moved it yet, or
-    at the query       it has arrived: one layer moved it at once, direct retrieval
+The rules are in `classify`, the words in `sentence`.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
+from functools import cache
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float64
 from numpy import ndarray
+from pydantic import TypeAdapter, ValidationError
 
 from mecheval.core.errors import InvalidInput
+from mecheval.interventions.classify import (
+    ASSOCIATION,
+    DIRECT,
+    INDUCTION,
+    MEANS,
+    MIXED,
+    UNSOLVED,
+    Answer,
+    Place,
+    Shares,
+    Thresholds,
+    classify,
+    count_documents,
+    retrieved_by_layer,
+    shares_in,
+    verdict_sites,
+)
 from mecheval.interventions.grid import Grid
 from mecheval.interventions.restoration import shares
-from mecheval.metrics.statistics import RESAMPLES, resampled
+from mecheval.metrics.statistics import RESAMPLES, Bounds, mean_interval, resampled, seed_interval
 
-INDUCTION, ASSOCIATION, DIRECT = "induction", "association at next_key", "direct retrieval"
-MIXED, UNSOLVED = "mixed", "unsolved"
-MEANS = {"value": INDUCTION, "next_key": ASSOCIATION, "key": DIRECT, "query": DIRECT}
-MEANINGS = {
-    INDUCTION: "stores each key with its value as it reads; layer {layer} looks the pair up later",
-    ASSOCIATION: "joins key and value one token after the pair; layer {layer} finds them there",
-    DIRECT: "stores nothing at the value; layer {layer} carries the answer straight to the query",
-    MIXED: "several places share the work; no single mechanism",
-    UNSOLVED: "has not learned to answer by looking at the key",
-}
-Place = tuple[str, str]  # site and role
-Shares = Mapping[Place, float]
-Answer = tuple[str, int | None, str | None]  # mechanism, layer and role
+__all__ = ["ASSOCIATION", "DIRECT", "INDUCTION", "MEANS", "MIXED", "UNSOLVED", "Lost", "Thresholds"]
+__all__ += ["Verdict", "supports_verdict", "verdict", "verdict_sites"]
+
+FEW = 30  # documents below which resampling them says nothing about others
+LOST = "clean − corrupt"  # in the evidence
 Resamples = Float64[ndarray, " resamples"]
 
 
 @dataclass(frozen=True)
-class Thresholds:
-    """The limits that decide a verdict.
+class Lost:
+    """The likelihood that the corruption takes, with its 95 % interval; None in old records."""
 
-    `solved`: likelihood that the corruption must take away; `holds`: share from which a role holds
-    the information; `rival`: share from which the role of another mechanism makes it mixed.
-    """
-
-    solved: float = 0.2
-    holds: float = 0.5
-    rival: float = 0.4
+    value: float
+    low: float | None = None
+    high: float | None = None
 
 
 @dataclass(frozen=True)
@@ -56,43 +59,60 @@ class Verdict:
 
     `convolution` is the inner site and role at which a short convolution joined key and value.
     `confidence` is the part of the resamples with the same mechanism, `layer_confidence` with the
-    same layer, too; `evidence` holds the shares that decided.
+    same layer, too; both are None below 30 `documents`. `evidence` holds the shares that decided,
+    `lost` the likelihood that the corruption takes. `by_layer` is the share that each layer
+    retrieves, `by_mechanism` the number of documents that each mechanism serves, each judged
+    alone. `only_possible`: the model has one layer, which allows no other mechanism.
     """
 
     mechanism: str
-    layer: int | None
-    role: str | None
-    convolution: str | None
-    confidence: float
-    layer_confidence: float
-    evidence: Mapping[str, float]
-    thresholds: Thresholds
+    layer: int | None = None
+    role: str | None = None
+    convolution: str | None = None
+    confidence: float | None = None
+    layer_confidence: float | None = None
+    evidence: Mapping[str, float] = field(default_factory=dict)
+    thresholds: Thresholds = field(default_factory=Thresholds)
+    documents: int | None = None
+    lost: Lost | None = None
+    by_layer: Mapping[int, float] = field(default_factory=dict)
+    by_mechanism: Mapping[str, int] = field(default_factory=dict)
+    only_possible: bool = False
+    seeds: int = 1
 
     def __str__(self) -> str:
-        agree = f"{self.confidence:.0%} of resamples agree"
-        if self.layer is not None:
-            agree += f", {self.layer_confidence:.0%} on layer {self.layer}"
-        return f"{self.mechanism}: {meaning(self.to_dict())} ({agree})"
+        from mecheval.interventions.sentence import sentence
+
+        return sentence(self.to_dict())
 
     def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
+        """Return the verdict as JSON has it, with text for the keys of `by_layer`."""
+        return {**asdict(self), "by_layer": {str(n): x for n, x in self.by_layer.items()}}
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> "Verdict":
-        """Return the verdict that `to_dict` recorded."""
-        return cls(**{**record, "thresholds": Thresholds(**record["thresholds"])})
+        """Return the verdict that `to_dict` recorded; what an old record lacks is derived."""
+        try:
+            verdict = _validator()(
+                {f.name: record[f.name] for f in fields(cls) if f.name in record}
+            )
+        except ValidationError as error:
+            place = ".".join(map(str, error.errors()[0]["loc"]))
+            raise InvalidInput(f"the verdict's {place} is not what was written") from error
+        mean, layers = shares_in(verdict.evidence)
+        if "by_layer" not in record and layers:
+            answer = verdict.mechanism, verdict.layer, verdict.role
+            one = layers == 1 and verdict.mechanism == DIRECT
+            by_layer = retrieved_by_layer(mean, layers, answer)
+            verdict = replace(verdict, by_layer=by_layer, only_possible=one)
+        if verdict.lost is None and LOST in verdict.evidence:
+            verdict = replace(verdict, lost=Lost(verdict.evidence[LOST]))
+        return verdict
 
 
-def meaning(record: Mapping[str, Any]) -> str:
-    """Explain the mechanism of a recorded verdict in a few words."""
-    mechanism = str(record["mechanism"])
-    return MEANINGS.get(mechanism, mechanism).format(layer=record.get("layer"))
-
-
-def verdict_sites(layers: int) -> list[str]:
-    """Return the sites that a verdict on so many layers reads."""
-    inputs = [f"blocks.{layer}.block_in" for layer in range(1, layers)]
-    return [*inputs, f"blocks.{layers - 1}.mixer_out"]
+@cache  # it takes milliseconds to build, and reports read thousands of records
+def _validator() -> Callable[[object], Verdict]:
+    return TypeAdapter(Verdict).validate_python
 
 
 def supports_verdict(grid: Grid) -> bool:
@@ -121,55 +141,53 @@ def verdict(
     gap = float(np.mean([x.mean() for x in gaps]))
     gap_again = _mean_over_seeds([resampled(x) for x in gaps], drawn)
     mean, mean_again = _mean_shares(several, drawn)
-    answer = _classify(gap, mean, layers, thresholds)
-    answers = []
-    for b in range(RESAMPLES):
-        drawn_shares = {place: x[b] for place, x in mean_again.items() if not np.isnan(x[b])}
-        answers.append(_classify(gap_again[b], drawn_shares, layers, thresholds))
-    confidence = float(np.mean([again[0] == answer[0] for again in answers]))
-    layer_confidence = float(np.mean([again == answer for again in answers]))
-    names, evidence = verdict_sites(layers), {"clean − corrupt": gap}
+    answer = classify(gap, mean, layers, thresholds)
+    documents = sum(len(x) for x in gaps)
+    confidence = layer_confidence = None
+    if documents >= FEW:
+        answers = _classify_resamples(gap_again, mean_again, layers, thresholds)
+        confidence = float(np.mean([again[0] == answer[0] for again in answers]))
+        layer_confidence = float(np.mean([again == answer for again in answers]))
+    names, evidence = verdict_sites(layers), {LOST: gap}
     evidence |= {f"{site} at {role}": x for (site, role), x in mean.items() if site in names}
-    convolution = _convolution(mean, thresholds)
-    return Verdict(*answer, convolution, confidence, layer_confidence, evidence, thresholds)
+    counts = sum((count_documents(grid, layers, thresholds) for grid in several), Counter[str]())
+    return Verdict(
+        *answer,
+        convolution=_convolution(mean, thresholds),
+        confidence=confidence,
+        layer_confidence=layer_confidence,
+        evidence=evidence,
+        thresholds=thresholds,
+        documents=documents,
+        lost=Lost(gap, *_lost_interval(gaps)),
+        by_layer=retrieved_by_layer(mean, layers, answer),
+        by_mechanism=dict(counts.most_common()),
+        only_possible=layers == 1 and answer[0] == DIRECT,
+        seeds=n,
+    )
+
+
+def _lost_interval(gaps: Sequence[Float64[ndarray, " n"]]) -> Bounds:
+    """Return the 95 % interval of the lost likelihood: over documents, or over several seeds."""
+    if len(gaps) > 1:
+        return seed_interval([float(x.mean()) for x in gaps], (-1.0, 1.0))
+    return mean_interval(gaps[0], (-1.0, 1.0))
+
+
+def _classify_resamples(
+    gaps: Resamples, shares: Mapping[Place, Resamples], layers: int, limits: Thresholds
+) -> list[Answer]:
+    answers = []
+    for b, gap in enumerate(gaps):
+        mean = {place: x[b] for place, x in shares.items() if not np.isnan(x[b])}
+        answers.append(classify(gap, mean, layers, limits))
+    return answers
 
 
 def _missing(grids: Sequence[Grid], layers: int) -> list[Place]:
     """List the sites and roles that some grid lacks for a verdict."""
     places = [(site, role) for site in verdict_sites(layers) for role in MEANS]
     return [place for place in places if any(("restored", *place) not in g.cells for g in grids)]
-
-
-def _classify(gap: float, mean: Shares, layers: int, limits: Thresholds) -> Answer:
-    """Return mechanism, layer and role by the rules of docs/verdict.md."""
-    if gap < limits.solved or not mean:
-        return UNSOLVED, None, None
-    if layers == 1:
-        read = mean.get(("blocks.0.mixer_out", "query"), 0.0) >= limits.holds
-        return (DIRECT, 0, "key") if read else (MIXED, None, None)
-    holders = [_holder(mean, layer, limits) for layer in range(1, layers)]
-    if MIXED in holders:
-        return MIXED, None, None
-    for role in ("value", "next_key"):
-        if role in holders:
-            return MEANS[role], layers - 1 - holders[::-1].index(role), role
-    return DIRECT, holders.index("query") if "query" in holders else layers - 1, "key"
-
-
-def _holder(mean: Shares, layer: int, limits: Thresholds) -> str:
-    """Return the role that holds the information at a block's input, or MIXED if no one does."""
-    share = {role: mean.get((f"blocks.{layer}.block_in", role), 0.0) for role in MEANS}
-    by_mechanism = {
-        INDUCTION: share["value"],
-        ASSOCIATION: share["next_key"],
-        # key and query are two moments of one mechanism: half of it may be read already
-        DIRECT: share["key"] + share["query"],
-    }
-    *others, most = sorted(by_mechanism, key=lambda mechanism: by_mechanism[mechanism])
-    rival = any(by_mechanism[other] >= limits.rival for other in others)
-    if by_mechanism[most] < limits.holds or rival:
-        return MIXED
-    return max((role for role in MEANS if MEANS[role] == most), key=lambda role: share[role])
 
 
 def _convolution(mean: Shares, limits: Thresholds) -> str | None:

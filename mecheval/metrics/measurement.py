@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Float64
 from numpy import ndarray
 
-from mecheval.metrics.statistics import interval
+from mecheval.metrics.statistics import ANY, BOUNDS, interval
 
 METRICS = ("likelihood", "accuracy", "logit", "kl")
 Values = dict[str, Float64[ndarray, " n"]]  # by metric, a number for each document
@@ -38,7 +38,8 @@ class Measurement:
         """Return the mean of a number for each document; NaN without documents."""
         mean, (low, high) = np.nan, (np.nan, np.nan)
         if len(x):
-            mean, (low, high) = float(x.mean()), interval(x)
+            bounds = BOUNDS.get(columns["metric"], ANY)
+            mean, (low, high) = float(x.mean()), interval(x, bounds)
         return cls(value=mean, n=len(x), low=low, high=high, **columns)
 
     def to_dict(self) -> dict[str, Any]:

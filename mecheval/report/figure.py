@@ -21,9 +21,11 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from pandas import DataFrame, Series, concat
 
 from mecheval.report.labels import INK
+from mecheval.report.labels import task as task_name
 from mecheval.report.study import Study
 from mecheval.report.tables import json_value
 from mecheval.report.vega import CONFIG, Chart, Looks
+from mecheval.tasks.chance import known_chance
 
 GREY, WARNING = "#6b6b6b", "#b3261e"
 STYLE = Path(__file__).with_name("figure.mplstyle")
@@ -204,11 +206,23 @@ def _sources(parts: Sequence[Part]) -> list[str]:
     notes = [f"{sample} for each number; intervals are at 95 %, {over}."]
     if several and any(part.shows_seeds for part in parts):
         notes[0] += " Small dots: seeds."
+    notes += _without_recall(table)
     reasons = list(dict.fromkeys(why for why in table["why"] if why))
     notes += [f"Not set beside the paper's numbers: {'; '.join(reasons)}."] if reasons else []
     if table["published"].notna().any():
         notes.append("Grey: the paper's number, and ours less it.")
     return notes
+
+
+def _without_recall(table: DataFrame) -> list[str]:
+    """Give the best accuracy without recall on each task of which accuracies are shown."""
+    if not {"metric", "task"} <= set(table.columns):
+        return []
+    texts = []
+    for task in dict.fromkeys(table["task"][table["metric"] == "accuracy"]):
+        if levels := known_chance(task):
+            texts.append(f"{levels.best:.1%} on {task_name(task)}")
+    return [f"Best accuracy without recall: {', '.join(texts)}."] if texts else []
 
 
 def _range(values: Series) -> str:

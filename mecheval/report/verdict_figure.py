@@ -3,6 +3,7 @@
 It is what the demo ends with.
 """
 
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -33,6 +34,8 @@ MECHANISMS = {
 NOTE = "Middle: the key is corrupted, and the clean input of the last layer put back at one token."
 ONE = "Shown is the share of the lost likelihood that this restores."
 SEVERAL = "Shown is in how many seeds this restores at least half of the lost likelihood."
+CHANCE = "Dotted: the best accuracy without recall."
+WORDS = 92  # characters of a line of the explanation
 HATCHED: dict[str, Any] = {"facecolor": "#f4f4f4", "edgecolor": "#a8a8a8", "hatch": "//////"}
 DOTS: dict[str, Any] = {"s": 9, "color": labels.INK, "linewidths": 0.4, "edgecolors": "white"}
 
@@ -45,7 +48,7 @@ def demo(study: Study) -> Figure:
     tasks = study.field("task")
     title = "How each architecture recalls"
     title += f": {labels.task(tasks[0])}" if len(tasks) == 1 else ""
-    note = f"{NOTE} {SEVERAL if table['judged'].max() > 1 else ONE}"
+    note = f"{NOTE} {SEVERAL if table['judged'].max() > 1 else ONE} {CHANCE}"
     return Figure.of(study, "demo", title, [Verdicts("", table)], note, choice(study))
 
 
@@ -62,12 +65,12 @@ class Verdicts(TablePart):
     """The table of `verdicts`, with a label for each line."""
 
     def size(self) -> tuple[float, float]:
-        return 9.6 + self.label_width(), 0.7 + 0.46 * len(self.table)
+        return 10.4 + self.label_width(), 0.7 + 0.52 * len(self.table)
 
     def draw(self, figure: SubFigure) -> None:
         lines = self.table.to_dict("records")
         room: Any = {"left": self.label_width(), "gap": (0.3, 0.0), "sharey": True}
-        axes = panes(figure, 1, 3, **room, gridspec_kw={"width_ratios": [2.3, 2.6, 3.6]})[0]
+        axes = panes(figure, 1, 3, **room, gridspec_kw={"width_ratios": [2.2, 2.5, 4.4]})[0]
         bars, cells, words = axes
         for axis in axes:
             axis.set_ylim(len(lines) - 0.5, -0.5)
@@ -91,7 +94,7 @@ class Verdicts(TablePart):
     def chart(self) -> Chart:
         lines = self.table.to_dict("records")
         table = self.table.assign(sure=[_agreement(line) for line in lines])
-        texts = ("label", "mechanism", "sure", "meaning", "where")
+        texts = ("label", "heading", "sure", "meaning", "where", "without_recall")
         tips = [altair.Tooltip(f"{name}:N") for name in texts]
         numbers = ("value", "low", "high", *(f"at_{role}" for role in ROLES))
         tips += [altair.Tooltip(f"{name}:Q", format=".1%") for name in numbers]
@@ -101,6 +104,7 @@ class Verdicts(TablePart):
         x = altair.X("value:Q", title="accuracy on test", **shares())
         bars = base.mark_bar(height=16).encode(x=x, color=mechanism)
         bars += base.mark_rule().encode(x="low:Q", x2="high:Q")
+        bars += base.mark_tick(thickness=1.5, size=24, color="black").encode(x="chance:Q")
         bars += seed_dots(base, "seed_values", color="black").encode(x="seed_values:Q")
         beside = altair.Y("label:N", axis=None, **order)
         cells = self._cells().encode(y=beside)
@@ -137,13 +141,14 @@ def _cell(line: dict[str, Any], role: str) -> tuple[float, str]:
 
 
 def _agreement(line: dict[str, Any]) -> str:
-    """Say how sure a mechanism is: by seeds, or with one seed by resampled documents."""
-    if line["judged"] > 1:
-        return labels.seed_count(line["agree"], line["judged"])
-    return f"{line['confidence']:.0%} sure" if line["judged"] else ""
+    """Return the interval of the proportion of seeds that agree; nothing for one seed."""
+    if line["judged"] < 2:
+        return ""
+    return f"[{100 * line['agree_low']:.0f} %, {100 * line['agree_high']:.0f} %]"
 
 
 def _bar(axis: Axes, y: int, line: dict[str, Any]) -> None:
+    axis.vlines(line["chance"], y - 0.42, y + 0.42, color=labels.INK, linewidth=0.8, linestyle=":")
     if line["state"] != "measured":
         axis.add_patch(Rectangle((0, y - 0.3), 1, 0.6, linewidth=0, **HATCHED))
         look: Any = {"ha": "center", "va": "center", "fontsize": 7.5, "color": GREY}
@@ -170,8 +175,9 @@ def _share(axis: Axes, x: int, y: int, share: float, text: str) -> None:
 
 
 def _words(axis: Axes, y: int, line: dict[str, Any]) -> None:
-    name, ink = line["mechanism"] or "no verdict", MECHANISMS.get(line["mechanism"], GREY)
-    axis.text(0.02, y - 0.14, name, va="center", fontsize=9, weight="bold", color=ink)
+    name, ink = line["heading"] or "no verdict", MECHANISMS.get(line["mechanism"], GREY)
+    axis.text(0.02, y - 0.22, name, va="center", fontsize=8.5, weight="bold", color=ink)
     small: Any = {"va": "center", "color": GREY}
-    axis.text(1.0, y - 0.14, _agreement(line), ha="right", fontsize=7, **small)
-    axis.text(0.02, y + 0.19, line["meaning"], fontsize=6.6, **small)
+    axis.text(1.0, y - 0.22, _agreement(line), ha="right", fontsize=7, **small)
+    meaning = "\n".join(textwrap.wrap(line["meaning"], WORDS))
+    axis.text(0.02, y + 0.18, meaning, fontsize=6.6, linespacing=1.1, **small)

@@ -7,15 +7,18 @@ from typing import Any
 import numpy as np
 from pandas import DataFrame
 
-from mecheval.interventions.verdict import Thresholds, meaning
+from mecheval.interventions.sentence import layers_text, phrases
+from mecheval.interventions.verdict import Thresholds
 from mecheval.metrics.statistics import proportion_interval
 from mecheval.report import labels
 from mecheval.report.study import CELL, Study
 from mecheval.report.tables import Reading, at_chosen, behaviour, read
+from mecheval.tasks.chance import known_chance
 
 ROLES = ("key", "value", "next_key", "query")
 NONE = {"mechanism": "", "layer": None, "role": None, "convolution": None, "confidence": np.nan}
-NONE |= {"meaning": "", "agree": 0, "judged": 0, "agree_low": np.nan, "agree_high": np.nan}
+NONE |= {"layer_confidence": np.nan, "heading": "", "meaning": "", "layers": "–"}
+NONE |= {"agree": 0, "judged": 0, "agree_low": np.nan, "agree_high": np.nan}
 HOLDS = Thresholds().holds
 
 
@@ -25,6 +28,7 @@ def verdicts(study: Study) -> DataFrame:
     Over seeds a mechanism is a proportion: `agree` of `judged` seeds have it, with Wilson's
     interval `agree_low` to `agree_high`. At the last block's input, `at_value` is the mean share
     restored at the value, which `holds_value` of `seeds_value` seeds have above the threshold.
+    `chance` is the best accuracy that needs no recall.
     """
     table = read(study, [behaviour()])
     runs = at_chosen(study, study.runs[study.runs["outcome"] == "done"])
@@ -36,7 +40,8 @@ def verdicts(study: Study) -> DataFrame:
     lines = []
     for line in table.to_dict("records"):
         cell = _cell(line)
-        lines.append({**line, **_majority(by_cell.get(cell, [])), **shares.get(cell, {})})
+        line |= {**_majority(by_cell.get(cell, [])), **shares.get(cell, {})}
+        lines.append({**line, **_chance(line["task"])})
     return _sorted(DataFrame(lines))
 
 
@@ -51,16 +56,33 @@ def _majority(seeds: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     mechanism, agree = Counter(verdict["mechanism"] for verdict in seeds).most_common(1)[0]
     agreeing = [verdict for verdict in seeds if verdict["mechanism"] == mechanism]
     low, high = proportion_interval(agree, len(seeds))
+    heading, meaning = phrases(*seeds)
     return {
         **{name: agreeing[0].get(name) for name in NONE},
-        "confidence": float(np.mean([verdict["confidence"] for verdict in agreeing])),
-        "meaning": meaning(agreeing[0]),
+        "confidence": _mean([verdict.get("confidence") for verdict in agreeing]),
+        "layer_confidence": _mean([verdict.get("layer_confidence") for verdict in agreeing]),
+        "heading": heading,
+        "layers": layers_text(*agreeing),
+        "meaning": meaning,
         "agree": agree,
         "judged": len(seeds),
         "agree_low": low,
         "agree_high": high,
         "where": labels.convolution(agreeing[0]),
     }
+
+
+def _chance(task: str) -> dict[str, Any]:
+    """Return the best accuracy without recall, NaN if it is not known, and all of them in words."""
+    levels = known_chance(task)
+    if levels is None:
+        return {"chance": np.nan, "without_recall": "not known, the task is not registered here"}
+    return {"chance": levels.best, "without_recall": str(levels)}
+
+
+def _mean(values: Sequence[float | None]) -> float:
+    """Return the mean of the confidences, NaN where one has too few documents."""
+    return float(np.mean([np.nan if value is None else value for value in values]))
 
 
 def _shares(study: Study, table: DataFrame) -> dict[tuple[Any, ...], dict[str, float]]:

@@ -14,7 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mecheval.core.errors import StoreError
+from mecheval.core.errors import InvalidInput, StoreError
 from mecheval.interventions.emergence import crossings
 from mecheval.metrics.measurement import Measurement
 from mecheval.runs.experiment import Experiment
@@ -27,6 +27,7 @@ from mecheval.runs.files import (
     sha256,
     unpack_tensors,
 )
+from mecheval.tasks.chance import Chance, known_chance
 from mecheval.tasks.corruption import Kind, Role
 from mecheval.tasks.splits import Split
 
@@ -40,7 +41,8 @@ PARTIAL = ".partial"
 NEEDED = ("experiment.json", "provenance.json", "status.json", "curve.jsonl", "rows.jsonl")
 NAME = re.compile(r"[a-z_]+\.(json|jsonl|safetensors)")  # no file name leads out of the folder
 COLUMNS = {column.name for column in fields(Measurement)}
-ORDER = ("key", "status", "reason", "folder", "steps", "metrics", "verdict", "restored", "emerged")
+ORDER = ["key", "status", "reason", "folder", "steps", "metrics", "chance", "verdict", "sentence"]
+ORDER += ["restored", "emerged"]
 RESTORED_METRICS = ("likelihood", "share")  # in the summary of a grid
 Record = dict[str, Any]
 Parse = Callable[[bytes, str], list[Record]]
@@ -85,7 +87,17 @@ class Run:
         """The verdict on how the model recalls; None if the run has no suitable grid."""
         from mecheval.interventions.verdict import Verdict
 
-        return Verdict.from_dict(self.verdict_record) if self.verdict_record else None
+        if not self.verdict_record:
+            return None
+        try:
+            return Verdict.from_dict(self.verdict_record)
+        except InvalidInput as error:
+            raise self._damaged(error) from error
+
+    @cached_property
+    def chance(self) -> Chance | None:
+        """The accuracies that need no recall; None if the task cannot be built here."""
+        return known_chance(str(self.record.get("task")))
 
     @cached_property
     def curve(self) -> list[Record]:
@@ -173,7 +185,9 @@ class Run:
         values = {**self.outcome, "folder": str(self.folder), "metrics": {}}
         if self.rows:
             values["metrics"], values["restored"] = self._by_split(), self._by_site()
+            values["chance"] = self.chance.to_dict() if self.chance else None
             values["verdict"] = self.verdict_record
+            values["sentence"] = str(self.verdict) if self.verdict else None
         if self.emerged:
             values["emerged"] = self.emerged
         return {name: values[name] for name in ORDER if name in values}

@@ -125,9 +125,9 @@ def study_verdicts(lines: Sequence[Row]) -> Table:
     table = []
     for number, line in enumerate(lines):
         accuracy = whole_percent(line) if line["value"] == line["value"] else "–"
-        seeds = f" ({line['agree']} of {line['judged']} seeds)" if line["judged"] > 1 else ""
-        mechanism = Text.assemble((line["mechanism"], "bold"), seeds, ": ", line["meaning"])
-        verdict = mechanism if line["mechanism"] else Text("–")
+        verdict = Text("–")
+        if line["mechanism"]:
+            verdict = Text.assemble((line["heading"], "bold"), ": ", line["meaning"])
         table.append([*(columns[name][number] for name in names), accuracy, verdict])
     return verdict_table(names, table)
 

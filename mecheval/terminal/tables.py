@@ -114,6 +114,8 @@ def run_summary(run: "Run") -> Group:
     for (split, metric), label in labels.items():
         if row := scores.get((split, metric)):
             table.add_row(label, with_interval(metric, row.to_dict()), f"n={row.n}")
+            if metric == "accuracy" and split == "test":
+                table.add_row(Text("  without recall", "dim"), Text(_chance(run), "dim"))
     facts = [str(run.record["model.architecture"]), run.status, f"{run.outcome['steps']} steps"]
     if run.outcome.get("reason"):
         facts.append(run.outcome["reason"])
@@ -123,6 +125,10 @@ def run_summary(run: "Run") -> Group:
             text = f"since step {step}: {site} restores half of the lost likelihood at the {role}"
             lines.append(Text(text, "dim"))
     return Group(title(str(run.record["task"]), *facts), table, *lines, Text(str(run.folder)))
+
+
+def _chance(run: "Run") -> str:
+    return str(run.chance) if run.chance else "not known: the task is not registered here"
 
 
 def run_table(runs: Sequence[Row], rows: Sequence[Row], width: int) -> Group:
@@ -162,12 +168,17 @@ def verdict_table(names: Sequence[str], lines: Sequence[Sequence[str | Text]]) -
     return table
 
 
-def verdict(fields: Row) -> Text:
-    """Return the sentence for a verdict given by its fields."""
-    from mecheval.interventions.verdict import meaning
+def verdict(record: Row) -> Text:
+    """Return the sentence for a recorded verdict."""
+    return Text.assemble("verdict: ", verdict_sentence(record))
 
-    words = f": {meaning(fields)} ({fields['confidence']:.0%} of resamples agree)"
-    return Text.assemble("verdict: ", (fields["mechanism"], "bold"), words)
+
+def verdict_sentence(*records: Row) -> Text:
+    """Return the sentence for a verdict, or for those of several seeds, the mechanism in bold."""
+    from mecheval.interventions.sentence import phrases
+
+    mechanism, explanation = phrases(*records)
+    return Text.assemble((mechanism, "bold"), ": ", explanation)
 
 
 def with_interval(metric: str, row: Row) -> str:

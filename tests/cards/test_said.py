@@ -23,7 +23,8 @@ LINE = Line(
     accuracy=SURE,
     likelihood=SURE,
     mechanism="induction",
-    meaning="stores each key with its value",
+    heading="induction in 3 of 3 seeds",
+    meaning="each key is stored with its value",
     confidence=1.0,
     layer=1,
     role="value",
@@ -125,9 +126,11 @@ def test_a_rate_at_the_edge_does_not_matter_without_mistakes():
 def test_what_it_does_is_one_sentence():
     assert sentences.summary(LINE) == (
         "On AR, pairs=4, vocab=64 it answers 99.5% of the documents correctly, by induction "
-        "(3 of 3 seeds [44 %, 100 %]): it stores each key with its value."
+        "in 3 of 3 seeds: each key is stored with its value."
     )
-    assert "no mechanism to name" in sentences.summary(replace(LINE, mechanism="unsolved"))
+    text = "uses the key, but below the threshold"
+    unsolved = replace(LINE, mechanism="unsolved", heading="unsolved in 3 of 3 seeds", meaning=text)
+    assert sentences.summary(unsolved).endswith(f"correctly; unsolved in 3 of 3 seeds: {text}.")
     diverged = replace(LINE, accuracy=None, state="diverged", mechanism="")
     assert "it is diverged" in sentences.summary(diverged)
 

@@ -41,7 +41,17 @@ def run_json(capsys, *arguments):
 
 def test_a_run_is_one_object_for_programs(capsys, tmp_path):
     found = run_json(capsys, TASK, MODEL, *FIELDS, "--out", tmp_path)
-    assert list(found) == ["key", "status", "folder", "steps", "metrics", "verdict", "restored"]
+    assert list(found) == [
+        "key",
+        "status",
+        "folder",
+        "steps",
+        "metrics",
+        "chance",
+        "verdict",
+        "sentence",
+        "restored",
+    ]
     experiment = Experiment.of(
         {
             "task": TASK,

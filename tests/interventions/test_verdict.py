@@ -10,6 +10,7 @@ from support import known_models
 from support.known_models import TASK, Known
 
 from mecheval.core.errors import InvalidInput
+from mecheval.interventions.classify import classify
 from mecheval.interventions.grid import Grid
 from mecheval.interventions.interchange import interchange
 from mecheval.interventions.restoration import shares
@@ -19,14 +20,14 @@ from mecheval.interventions.verdict import (
     INDUCTION,
     MIXED,
     UNSOLVED,
+    Lost,
     Thresholds,
     Verdict,
-    _classify,
     supports_verdict,
     verdict,
     verdict_sites,
 )
-from mecheval.metrics.statistics import RESAMPLES
+from mecheval.metrics.statistics import RESAMPLES, mean_interval
 from mecheval.models.site import sites
 from mecheval.tasks.recall import Recall
 
@@ -237,7 +238,7 @@ def test_the_published_shares_give_the_published_mechanisms(value, query, key, e
     """ATR at d = 256, at the input of layer 1: paper §5.2."""
     site = "blocks.1.block_in"
     mean = {(site, "value"): value, (site, "query"): query, (site, "key"): key}
-    assert _classify(0.9, mean, 2, Thresholds())[0] == expected
+    assert classify(0.9, mean, 2, Thresholds())[0] == expected
 
 
 def test_thresholds_are_arguments_and_change_the_answer():
@@ -277,7 +278,8 @@ def test_the_confidence_is_the_part_of_resamples_with_the_same_mechanism():
     found = verdict(grid, 2)
     again = {cell[1:]: means for cell, (_, means) in shares(grid).items()}
     site = "blocks.1.block_in"
-    value, key = again[site, "value"], again[site, "key"] + again[site, "query"]
+    value = again[site, "value"]
+    key = np.maximum(again[site, "key"], 0) + np.maximum(again[site, "query"], 0)
     induced = (value >= 0.5) & (key < 0.4) & (again[site, "next_key"] < 0.4)
     assert found.mechanism == INDUCTION
     assert found.confidence == induced.sum() / RESAMPLES
@@ -390,14 +392,68 @@ def test_a_grid_knows_its_layers():
         assert grid_for(model, documents=8).layers == layers
 
 
-def test_a_verdict_prints_as_a_sentence_with_its_confidence_and_layer():
-    found = replace(grid_of(value=1.0).verdict(), confidence=0.974, layer_confidence=0.9)
-    meaning = "stores each key with its value as it reads; layer 1 looks the pair up later"
-    assert str(found) == f"induction: {meaning} (97% of resamples agree, 90% on layer 1)"
-    unsolved = "unsolved: has not learned to answer by looking at the key (100% of resamples agree)"
-    assert str(grid_of(value=1.0, lost=0.0).verdict()) == unsolved
-
-
 def test_a_verdict_comes_back_from_its_record():
     found = grid_of(value=0.6, key=0.3).verdict(Thresholds(holds=0.55))
     assert Verdict.from_dict(json.loads(json.dumps(found.to_dict()))) == found
+
+
+def test_the_record_of_an_older_version_has_what_can_be_derived():
+    """Records without the fields that came later; numbers of a kept Mamba."""
+    site, old = "blocks.1.block_in", {"confidence": 1.0, "layer_confidence": 0.54, "layer": 1}
+    evidence = {"clean − corrupt": 0.5, f"{site} at key": 0.61, f"{site} at query": 0.42}
+    limits = {"solved": 0.2, "holds": 0.5, "rival": 0.4}
+    old |= {"mechanism": DIRECT, "role": "key", "convolution": None, "thresholds": limits}
+    found = Verdict.from_dict({**old, "evidence": evidence})
+    assert found.by_layer == {0: 0.42, 1: 0.61}
+    assert found.lost == Lost(0.5)
+    assert (found.documents, found.by_mechanism, found.only_possible) == (None, {}, False)
+    one = {"clean − corrupt": 0.5, "blocks.0.mixer_out at query": 1.0}
+    assert Verdict.from_dict({**old, "layer": 0, "evidence": one}).only_possible
+
+
+def test_below_30_documents_there_is_no_confidence():
+    few, enough = (grid_of(n=n, value=1.0).verdict() for n in (29, 30))
+    assert (few.mechanism, few.confidence, few.layer_confidence) == (INDUCTION, None, None)
+    assert (few.documents, enough.documents, enough.confidence) == (29, 30, 1.0)
+
+
+def test_a_negative_share_does_not_hide_a_rival():
+    assert answer(grid_of(key=-0.3, query=0.65, value=0.6)) == (MIXED, None, None)
+    assert answer(grid_of(key=-0.9, query=0.9)) == (DIRECT, 0, "key")
+
+
+def test_the_lost_likelihood_has_an_interval_over_documents_or_seeds():
+    grid = grid_of(n=64, lost=0.3)
+    gap = grid.clean["likelihood"] - grid.corrupt["likelihood"]
+    lost = grid.verdict().lost
+    assert lost == Lost(gap.mean(), *mean_interval(gap))
+    assert lost.low < 0.3 < lost.high
+    seeds = verdict([grid_of(seed=seed, lost=0.3 + 0.1 * seed) for seed in range(3)]).lost
+    assert seeds.high - seeds.low > 0.3, "seeds differ by more than documents"
+
+
+def test_documents_are_counted_by_the_mechanism_that_serves_each():
+    grid, other = grid_of(value=1.0, noise=0.0), grid_of(query=1.0, noise=0.0)
+    for cell, values in grid.cells.items():
+        values["likelihood"][130:] = other.cells[cell]["likelihood"][130:]
+    assert grid.verdict().by_mechanism == {INDUCTION: 130, DIRECT: 70}
+    grid.clean["likelihood"][:50] = grid.corrupt["likelihood"][:50]
+    counts = grid.verdict().by_mechanism
+    assert counts == {INDUCTION: 80, DIRECT: 70}, "those that lose nothing are left out"
+
+
+@pytest.mark.parametrize(
+    ("layers", "held", "expected"),
+    [
+        (2, {"key": 0.6, "query": 0.4}, {0: 0.4, 1: 0.6}),
+        (3, {"key_1": 1.0, "query_2": 0.7, "key_2": 0.3}, {0: 0.0, 1: 0.7, 2: 0.3}),
+        (2, {"value": 1.0, "query": 0.2}, {1: 1.0}),
+        (3, {"value_1": 1.0, "value_2": 0.65, "query_2": 0.35}, {1: 0.35, 2: 0.65}),
+        (1, {"query": 0.9}, {0: 0.9}),
+        (2, {"value": 0.6, "key": 0.6}, {}),
+    ],
+)
+def test_each_layer_has_the_share_that_it_retrieves(layers, held, expected):
+    found = grid_of(layers=layers, noise=0.0, **held).verdict()
+    assert found.by_layer == pytest.approx(expected, abs=1e-9)
+    assert found.only_possible == (layers == 1)
