@@ -134,11 +134,11 @@ def _drop_output() -> None:
 def say_damaged(damaged: Sequence[str], allowed: bool) -> None:
     """Name the damaged runs that were left out; raise DamagedRuns unless they are allowed."""
     for line in damaged:
-        print(f"damaged: {line}", file=sys.stderr)
+        print(f"warning: {line}", file=sys.stderr)
     if damaged and not allowed:
-        runs = "run is" if len(damaged) == 1 else "runs are"
-        hint = "remove them to run them again, or use --allow-damaged"
-        raise DamagedRuns(f"{len(damaged)} damaged {runs} left out; {hint}")
+        runs = "1 run is" if len(damaged) == 1 else f"{len(damaged)} runs are"
+        hint = "remove the folder and run it again, or use --allow-damaged"
+        raise DamagedRuns(f"{runs} damaged and left out; {hint}")
 
 
 def script() -> None:

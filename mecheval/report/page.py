@@ -47,6 +47,7 @@ def page(*studies: Study, place: Path = Path()) -> str:
         name=name,
         scale=scale,
         counts=facts.counts(*studies),
+        damaged=[line for study in studies for line in study.damaged],
         partial=any(study.partial for study in studies),
         chapters=_chapters(labelled, place),
         honesty=facts.honesty(*labelled.values()),
