@@ -1,9 +1,13 @@
-"""Compiled loops, and what several of them share."""
+"""Compiled ops, for one thread, and what several of them share; imported only when one runs."""
 
 from numba import njit
 
+from mecheval.core.numba_cache import ensure_cache
+
 FAST = {"reassoc", "contract"}  # sums may be reordered; NaN and infinity keep their meaning
 GROUP = 4  # numbers, rows or states that a loop takes at once: more would not fit into registers
+
+ensure_cache()  # before a kernel is defined, which fails without a place for its cache
 
 
 @njit(inline="always")
