@@ -5,11 +5,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
-from pydantic import Field
-
-from mecheval.core.options import validate
+from mecheval.core.options import Field, validate
 from mecheval.metrics.measurement import Measurement, Values
-from mecheval.tasks.corruption import Kind, Role
+from mecheval.tasks.corruption import Kind, Role, check_kind
 
 if TYPE_CHECKING:
     from mecheval.interventions.verdict import Thresholds, Verdict
@@ -62,7 +60,7 @@ def layers_of(sites: Iterable[str]) -> int:
 
 
 def _check_metric(metric: Metric, kind: Kind) -> str | None:
-    if metric == "counterfactual" and kind != "swap":
+    if metric == "counterfactual" and kind == "resample":
         return f"metric=counterfactual needs kind=swap, which has another right answer; kind={kind}"
     return None
 
@@ -98,6 +96,7 @@ class GridOptions:
     memory: Count = MEMORY // 2**20
 
     constraints: ClassVar[tuple[Callable[..., str | None], ...]] = (
+        check_kind,
         _check_metric,
         _check_condition,
         _check_role,

@@ -3,9 +3,7 @@
 from dataclasses import KW_ONLY, dataclass
 from typing import Annotated
 
-from pydantic import Field
-
-from mecheval.core.options import settle
+from mecheval.core.options import Field, settle
 from mecheval.core.registry import Registry
 from mecheval.core.spec import Spec
 from mecheval.models.architecture import Architecture

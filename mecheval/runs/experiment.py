@@ -14,10 +14,16 @@ from dataclasses import dataclass, field
 from functools import cache, cached_property, lru_cache
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
-
 from mecheval.core.errors import InvalidInput
-from mecheval.core.options import REQUIRED, Option, did_you_mean, format_value, options_of, validate
+from mecheval.core.options import (
+    REQUIRED,
+    Field,
+    Option,
+    did_you_mean,
+    format_value,
+    options_of,
+    validate,
+)
 from mecheval.core.spec import Scalar, Spec, canonical_json, digest
 from mecheval.interventions.grid import EvalConfig
 from mecheval.models.config import ModelConfig, build_architecture

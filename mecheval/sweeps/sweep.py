@@ -12,10 +12,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Protocol, runtime_checkable
 
-from pydantic import Field
-
 from mecheval.core.errors import Interrupted, InvalidInput
-from mecheval.core.options import validate
+from mecheval.core.options import Field, validate
 from mecheval.plugins import checksums, load_plugin
 from mecheval.results.plan import FINISHED, Plan
 from mecheval.results.table import Results

@@ -4,8 +4,8 @@ from dataclasses import asdict, dataclass
 from typing import Annotated, Any
 
 import numpy as np
-from pydantic import Field
 
+from mecheval.core.options import Field
 from mecheval.tasks.corruption import Seed
 from mecheval.tasks.documents import Documents
 from mecheval.tasks.splits import Split

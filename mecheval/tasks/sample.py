@@ -3,9 +3,8 @@
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any
 
-from pydantic import Field
-
-from mecheval.tasks.corruption import Kind, Role, Seed
+from mecheval.core.options import Field
+from mecheval.tasks.corruption import Kind, Role, Seed, corrupt_by_kind
 from mecheval.tasks.documents import NO_ANSWER, Documents
 from mecheval.tasks.splits import Split
 from mecheval.tasks.task import Task
@@ -56,7 +55,7 @@ def sample(
 ) -> list[Record]:
     """Return n documents from number `start`, each with its corrupted twin."""
     docs = task.documents(seed, split, start, start + n)
-    corrupted = task.corrupt(docs, role, seed, kind)
+    corrupted = corrupt_by_kind(task, docs, role, seed, kind)
     twins = []
     for i, usable in enumerate(corrupted.usable.tolist()):
         twins.append(Twin(**_fields(task, corrupted.documents, i), usable=usable))
