@@ -62,6 +62,18 @@ def entry_list(kind: str, entries: Sequence[Entry]) -> Group:
     return Group(*parts)
 
 
+def column_list(lines: Sequence[Mapping[str, str]]) -> Table:
+    """Return tables, columns and their meanings; the table's name stands in its first line."""
+    table = Table(box=None, pad_edge=False)
+    for name in ("table", "column", "meaning"):
+        table.add_column(name, no_wrap=name != "meaning", style="bold" if name == "table" else "")
+    before = ""
+    for line in lines:
+        table.add_row("" if line["table"] == before else line["table"], *list(line.values())[1:])
+        before = line["table"]
+    return table
+
+
 def dataset_table(facts: DatasetStats) -> Group:
     """Return lengths, distances, repeats and surviving answers, a column for each split."""
     table = Table(box=None, pad_edge=False)
