@@ -46,3 +46,4 @@ def no_file_was_loaded(monkeypatch):
     from mecheval import plugins
 
     monkeypatch.setattr(plugins, "_checksums", {})
+    monkeypatch.setattr(plugins, "_defined", {})

@@ -220,7 +220,8 @@ def _union_members(annotation: Any) -> Iterator[tuple[Any, dict[str, Any]]]:
             yield part, {**bounds, **inner_bounds}
     elif get_origin(annotation) in (Union, UnionType):
         for member in get_args(annotation):
-            yield from _union_members(member) if member is not NoneType else ()
+            # a class can be given in Python alone
+            yield from _union_members(member) if member not in (NoneType, type) else ()
     else:
         yield annotation, {}
 

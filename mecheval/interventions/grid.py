@@ -10,6 +10,9 @@ from mecheval.metrics.measurement import Measurement, Values
 from mecheval.tasks.corruption import Kind, Role, check_kind
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from pandas import DataFrame
+
     from mecheval.interventions.verdict import Thresholds, Verdict
 
 GridName = Literal["none", "short", "stream", "all"]
@@ -46,6 +49,32 @@ class Grid:
         from mecheval.interventions.verdict import Thresholds, verdict
 
         return verdict(self, thresholds=thresholds or Thresholds())
+
+    def to_frame(self, metrics: Sequence[str] | None = None) -> "DataFrame":
+        """Return the rows as a pandas DataFrame."""
+        from mecheval.interventions.grid_display import grid_frame
+
+        return grid_frame(self, metrics)
+
+    def plot(self, metric: str | None = None, condition: Condition | None = None) -> "Figure":
+        """Return a matplotlib heat map by site and role, with values and intervals in its cells.
+
+        Without a `metric` it shows the share, or the likelihood if the corruption takes too little
+        away for shares; without a `condition` the grid's first.
+        """
+        from mecheval.interventions.grid_display import grid_figure
+
+        return grid_figure(self, metric, condition)
+
+    def __repr__(self) -> str:
+        from mecheval.interventions.grid_display import grid_text
+
+        return grid_text(self)
+
+    def _repr_html_(self) -> str:
+        from mecheval.interventions.grid_display import grid_html
+
+        return grid_html(self)
 
 
 def layer_of(site: str) -> int | None:

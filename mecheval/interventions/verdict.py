@@ -10,6 +10,7 @@ At the input of every block but the first, the information about a corrupted key
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from html import escape
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from jaxtyping import Float64
 from numpy import ndarray
 
 from mecheval.core.errors import InvalidInput
+from mecheval.core.notebook import short
 from mecheval.interventions.grid import Grid
 from mecheval.interventions.restoration import shares
 from mecheval.metrics.statistics import RESAMPLES, resampled
@@ -73,6 +75,12 @@ class Verdict:
         if self.layer is not None:
             agree += f", {self.layer_confidence:.0%} on layer {self.layer}"
         return f"{self.mechanism}: {meaning(self.to_dict())} ({agree})"
+
+    def __repr__(self) -> str:
+        return short(f"Verdict({self})")
+
+    def _repr_html_(self) -> str:
+        return f"<div>{escape(str(self))}</div>"
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)

@@ -124,12 +124,22 @@ class Experiment:
         names = (Spec.parse(self.task_spec).name, Spec.parse(self.model.architecture).name)
         return "-".join((*names, self.key[:16]))
 
+    def __repr__(self) -> str:
+        from mecheval.runs.display import experiment_text
+
+        return experiment_text(self)
+
+    def _repr_html_(self) -> str:
+        from mecheval.runs.display import experiment_html
+
+        return experiment_html(self)
+
 
 def _build(section: str, values: Mapping[str, Any]) -> dict[str, Any]:
     """Build one argument of an Experiment from the fields of its section; "" has task and seed."""
     if section == "":
         return {**values, "task": _build_task(values.get("task"))}
-    if section == "model" and not isinstance(values.get("architecture"), str):
+    if section == "model" and not isinstance(values.get("architecture"), str | type):
         problems = _problems(validate, ModelConfig, values)
         raise InvalidInput(_dotted(section, problem) for problem in problems)
     try:

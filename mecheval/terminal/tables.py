@@ -9,6 +9,7 @@ from rich.status import Status
 from rich.table import Table
 from rich.text import Text
 
+from mecheval.core.notebook import clock as clock
 from mecheval.core.registry import Entry
 from mecheval.core.spec import print_scalar
 from mecheval.tasks.dataset_stats import DatasetStats
@@ -38,12 +39,6 @@ def roomy_console() -> Console:
 def working(message: str) -> Status:
     """Return a spinner on stderr; it prints nothing when stderr is not a terminal."""
     return Console(stderr=True).status(message)
-
-
-def clock(seconds: int | float) -> str:
-    """Format a duration as h:mm:ss."""
-    whole = round(seconds)
-    return f"{whole // 3600}:{whole // 60 % 60:02}:{whole % 60:02}"
 
 
 def title(name: str, *facts: str) -> Text:
