@@ -76,7 +76,9 @@ class Before:
             np.arange(start, stop), tokens.ravel(), last[:, 0] + 1, roles, last, answers
         )
 
-    def corrupt(self, docs: Documents, role: Role, seed: int, kind: Kind = "resample") -> Corrupted:
+    def corrupt(
+        self, docs: Documents, role: Role, seed: int = 0, kind: Kind = "resample"
+    ) -> Corrupted:
         return corrupt(self, docs, role, seed, kind)  # by what the three functions below say
 
     def symbols(self, role: Role) -> range:

@@ -56,6 +56,8 @@ from mecheval.tasks.check import check_task as check_task
 from mecheval.tasks.corruption import Kind as Kind
 from mecheval.tasks.corruption import Role as Role
 from mecheval.tasks.corruption import corrupt as corrupt
+from mecheval.tasks.corruption import register_corruption as register_corruption
+from mecheval.tasks.corruption import replace_tokens as replace_tokens
 from mecheval.tasks.dataset_stats import describe as describe
 from mecheval.tasks.documents import BOS as BOS
 from mecheval.tasks.documents import DIVIDER as DIVIDER

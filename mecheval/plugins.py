@@ -15,17 +15,19 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, cast
 
+from mecheval.core.definition import class_checksum, place_of
 from mecheval.core.errors import InvalidInput, describe_error
 from mecheval.core.options import did_you_mean
 from mecheval.core.registry import Registry
 from mecheval.core.spec import Spec, digest
-from mecheval.models.config import ModelConfig
+from mecheval.models.config import ModelConfig, build_architecture
 from mecheval.models.registries import architectures, mixers, models
 from mecheval.tasks import tasks
 from mecheval.tasks.task import Task
 
 CHECKED_WIDTH = 16  # d_model of a mixer that is checked
 _checksums: dict[str, str] = {}
+_defined: dict[str, tuple[str, str]] = {}  # checksum and place of a class, by its name
 _running: list[Path] = []  # the innermost file comes last
 Decorator = Callable[[type[Any]], type[Any]]
 
@@ -54,6 +56,30 @@ def register_model(name: str) -> Decorator:
 def register_class(cls: type[Any]) -> None:
     """Register a class by its own name; its signature tells a task, a mixer and a model apart."""
     _add(_registry_of(cls), cls.__name__, cls)
+
+
+def register_object(cls: type[Any]) -> str:
+    """Register a class that was given as such, and return its name in specs.
+
+    It is known by the name that it is registered by, else by its own. A run records its checksum
+    and where it was defined.
+    """
+    names = [registry.name_of(cls) for registry in (architectures, mixers, models)]
+    name = next((name for name in names if name), cls.__name__)
+    if not any(names):
+        if _registry_of(cls) is tasks:
+            raise InvalidInput(f"{name} must be a mixer or a model; it is a task")
+        register_class(cls)
+    if not cls.__module__.startswith("mecheval."):
+        _defined[name] = class_checksum(cls), place_of(cls)
+    return name
+
+
+def defined_classes(config: ModelConfig) -> dict[str, tuple[str, str]]:
+    """Return checksum and place of the classes of a model that were given as such, by name."""
+    architecture = build_architecture(config.architecture)
+    specs = [*architecture.pattern, *([architecture.whole] if architecture.whole else [])]
+    return {spec.name: _defined[spec.name] for spec in specs if spec.name in _defined}
 
 
 def register_from_text(registry: Registry, text: str) -> str:

@@ -33,8 +33,9 @@ def own_names(monkeypatch):
     from mecheval.runs.loggers import loggers
     from mecheval.sweeps.recipe import recipes
     from mecheval.tasks import tasks
+    from mecheval.tasks.corruption import corruptions
 
-    for registry in (tasks, mixers, models, metrics, loggers, recipes):
+    for registry in (tasks, mixers, models, metrics, loggers, recipes, corruptions):
         registry.names()
         monkeypatch.setattr(registry, "_targets", dict(registry._targets))
 
@@ -45,3 +46,4 @@ def no_file_was_loaded(monkeypatch):
     from mecheval import plugins
 
     monkeypatch.setattr(plugins, "_checksums", {})
+    monkeypatch.setattr(plugins, "_defined", {})

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any
 from mecheval.cards import experiments
 from mecheval.cards.experiments import CardSweep
 from mecheval.cards.subject import Subject
+from mecheval.core.notebook import short
 from mecheval.core.spec import Spec
 from mecheval.runs.experiment import Experiment
 from mecheval.runs.files import Damaged, read_json, write, write_json
+from mecheval.runs.progress import sweep_progress
 from mecheval.sweeps.recipe import Scale, get_scale
 from mecheval.sweeps.sweep import Watch, cores
 
@@ -72,6 +74,10 @@ class Card:
     def to_dict(self) -> dict[str, Any]:
         return dict(self.facts)
 
+    def to_frame(self) -> "DataFrame":
+        """Return `verdicts`, by the name that every other object has for it."""
+        return self.verdicts
+
     def write(self) -> tuple[Path, Path]:
         """Write `card.html` and `card.md` to the card's folder, unless they are up to date."""
         paths = self.folder / "card.html", self.folder / "card.md"
@@ -95,7 +101,7 @@ class Card:
                 state = "no verdict" if line["accuracy"] else line["state"]
                 verdicts.append(f"{Spec.parse(line['task']).name}: {line['mechanism'] or state}")
         name, scale = self.facts["architecture"], self.facts["scale"]
-        return f"Card({name!r}, {scale!r}, {', '.join(verdicts)})"
+        return short(f"Card({name!r}, {scale!r}, {', '.join(verdicts)})")
 
 
 def card(
@@ -104,7 +110,8 @@ def card(
     out: str | Path = "runs",
     workers: int | None = None,
     plugins: Sequence[str] = (),
-    watch: Watch = lambda states: None,
+    watch: Watch | None = None,
+    progress: bool | None = None,
 ) -> Card:
     """Return the mechanism card of a mixer.
 
@@ -115,7 +122,7 @@ def card(
     while they are trained.
     """
     mixer, size, sweeps = prepare(subject, scale, out, workers, plugins)
-    experiments.run_sweeps(sweeps, watch)
+    experiments.run_sweeps(sweeps, watch or sweep_progress(progress))
     result = _assemble(mixer, size, sweeps, experiments.card_folder(mixer, size, Path(out)))
     result.write()
     return result

@@ -1,12 +1,11 @@
 """The mixer that a card is about: a class in a file, a name, or a class without a file."""
 
-import inspect
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import CodeType
 from typing import Any
 
+from mecheval.core.definition import class_checksum, file_spec
 from mecheval.core.errors import CheckFailed, InvalidInput
 from mecheval.core.spec import Spec, canonical_json, digest
 from mecheval.models.config import ModelConfig
@@ -42,14 +41,14 @@ class Subject:
             raise InvalidInput(f"card(…) in {file} must stand below {guard}")
         for path in plugins:
             load_plugin(path)
-        text = subject if isinstance(subject, str) else _file_spec(subject)
+        text = subject if isinstance(subject, str) else file_spec(subject)
         if text is not None:
             architecture = _shortest(register_from_text(mixers, text))
             return cls(architecture, (*plugins, *_plugin_file(text)))
         assert isinstance(subject, type)
         register_class(subject)
         name = subject.__name__
-        return cls(_shortest(name), tuple(plugins), {name: _checksum(subject)})
+        return cls(_shortest(name), tuple(plugins), {name: class_checksum(subject)})
 
     @property
     def folder(self) -> str:
@@ -93,33 +92,3 @@ def _plugin_file(text: str) -> tuple[str, ...]:
     if not separator:
         return ()
     return (f"{Path(path).resolve()}.py:{rest.partition(':')[0]}",)
-
-
-def _file_spec(cls: type[Any]) -> str | None:
-    """Return `file.py:Class` if the file runs on its own, which a module of a package does not."""
-    try:
-        file = inspect.getsourcefile(cls)
-    except (TypeError, OSError):  # defined in a notebook, or by `exec`
-        return None
-    standalone = "." not in cls.__module__ and cls.__qualname__ == cls.__name__
-    return f"{file}:{cls.__name__}" if file and standalone and Path(file).is_file() else None
-
-
-def _checksum(cls: type[Any]) -> str:
-    """Return the checksum of the bytecode of a class and of its bases in the same module.
-
-    A class without a file has no source text; redefined in a notebook, it gets another checksum.
-    """
-    texts: list[str] = []
-    for base in cls.__mro__:
-        if base.__module__ == cls.__module__:
-            for attribute in vars(base).values():
-                if inspect.isfunction(attribute):
-                    texts += _texts(attribute.__code__)
-    return digest(canonical_json(texts))
-
-
-def _texts(code: CodeType) -> Iterator[str]:
-    yield from (code.co_code.hex(), *code.co_names)
-    for constant in code.co_consts:
-        yield from _texts(constant) if inspect.iscode(constant) else [repr(constant)]

@@ -29,7 +29,7 @@ def intervene(
     site: Sites = None,
     role: Roles = None,
     corrupt: Annotated[str, typer.Option(help="role to corrupt: key, value or query")] = "key",
-    kind: Annotated[str, typer.Option(help="corruption: resample or swap")] = "resample",
+    kind: Annotated[str, typer.Option(help="corruption: resample, swap or yours")] = "resample",
     condition: Annotated[str, typer.Option(help="restored, ablated or control")] = "restored",
     metric: Annotated[str, typer.Option(help=METRICS)] = "likelihood",
     documents: Annotated[int, _integer("number of test documents")] = 320,
@@ -45,10 +45,10 @@ def intervene(
     words = {"corrupt": corrupt, "kind": kind, "condition": condition, "metric": metric}
     numbers = {"documents": documents, "document": document, "memory": memory}
     places = {"site": site, "role": role}
+    load(plugin)
     options = GridOptions(**validate(GridOptions, {**places, **words, **numbers}))
     if not run.is_dir():
         raise InvalidInput(f"RUN={str(run)!r} must be the folder of a finished run")
-    load(plugin)
     from mecheval.interventions.grid_eval import evaluate_grid
     from mecheval.runs.finished import Run
     from mecheval.tasks.sample import sample
@@ -63,6 +63,9 @@ def intervene(
         result = evaluate_grid(model, task, options, seed=seed, progress=progress)
     if result.grid is None:
         raise InvalidInput(result.reason or "")
+    if metric not in {*result.grid.clean, "share"}:
+        problem = f"kind={kind} leaves documents without an answer"
+        raise InvalidInput(f"metric={metric} needs an answer of each corrupted document; {problem}")
     rows = [row.to_dict() for row in result.grid.rows(finished.outcome["steps"])]
     verdict = result.verdict.to_dict() if result.verdict else None
     record = None

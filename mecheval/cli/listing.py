@@ -7,7 +7,7 @@ import typer
 from mecheval.cli.app import Json, Plugins, app, load, print_json, warn_renamed, whole
 from mecheval.core.errors import InvalidInput
 
-KINDS = ("tasks", "architectures", "mixers", "models", "recipes")
+KINDS = ("tasks", "architectures", "mixers", "models", "corruptions", "recipes")
 _Kind = Annotated[str, typer.Argument(metavar="KIND", help=f"one of {', '.join(KINDS)}")]
 
 
@@ -45,9 +45,11 @@ def list_(
 def _list_entries(kind: str, as_json: bool) -> None:
     from mecheval.models.registries import architectures, mixers, models
     from mecheval.tasks import tasks
+    from mecheval.tasks.corruption import corruptions
     from mecheval.terminal import tables as terminal
 
     registries = {"tasks": [tasks], "mixers": [mixers], "models": [models]}
+    registries["corruptions"] = [corruptions]
     registries["architectures"] = [architectures, models]  # a whole model goes where one goes
     entries = []
     for registry in registries[kind]:

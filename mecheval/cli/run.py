@@ -24,7 +24,7 @@ TOML = typer.Option("--file", metavar="FILE.toml", help="an experiment in TOML")
 THREADS = typer.Option(parser=whole, metavar="INTEGER", help="torch threads (they change results)")
 LOGGERS = typer.Option(metavar="NAME", help="also log to wandb or tensorboard")
 PARQUET = typer.Option("--parquet", metavar="FILE", help="write a Parquet file")
-SQL = typer.Option(help="an SQL query on the tables runs, rows and curves")
+SQL = typer.Option(help="an SQL query on runs, rows and curves; --columns lists their columns")
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="a folder with runs")]
 Out = Annotated[Path, typer.Option("--out", metavar="DIR", help="folder for run folders")]
 Seconds = Annotated[float, typer.Option(metavar="SECONDS", help="time between checkpoints")]
@@ -88,6 +88,7 @@ def results(
     sql: Annotated[str, SQL] = "from rows",
     csv: Annotated[bool, typer.Option("--csv", help="print CSV")] = False,
     parquet: Annotated[Path | None, PARQUET] = None,
+    columns: Annotated[bool, typer.Option("--columns", help="list tables and columns")] = False,
     allow_damaged: AllowDamaged = False,
     as_json: Json = False,
 ) -> None:
@@ -95,6 +96,9 @@ def results(
     from mecheval.results.table import Results
 
     runs = Results(folder)
+    if columns:
+        _print_columns(runs.columns(), as_json)
+        return
     table = runs.sql(sql)
     if parquet is not None:
         from mecheval.results.archive import write_parquet
@@ -113,6 +117,15 @@ def results(
         console = tables.roomy_console()
         console.print(tables.frame(table, console.width))
     say_damaged(runs.damaged(), allow_damaged)
+
+
+def _print_columns(lines: list[dict[str, str]], as_json: bool) -> None:
+    if as_json:
+        print_json(lines)
+        return
+    from mecheval.terminal import tables
+
+    tables.console().print(tables.column_list(lines))
 
 
 def _plain(value: Any) -> Any:

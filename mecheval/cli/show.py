@@ -135,7 +135,7 @@ def sample(
     split: Annotated[str, typer.Option(help="train, dev or test")] = "test",
     start: Annotated[int, _integer("number of the first document")] = 0,
     role: Annotated[str, typer.Option(help="role to corrupt: key, value or query")] = "key",
-    kind: Annotated[str, typer.Option(help="corruption: resample or swap")] = "resample",
+    kind: Annotated[str, typer.Option(help="corruption: resample, swap or yours")] = "resample",
     plugin: Plugins = None,
     as_json: Json = False,
 ) -> None:

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
 from types import MappingProxyType, NoneType, UnionType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, ClassVar, Literal, Union, get_args, get_origin
 
+import pydantic
 from pydantic import ConfigDict, PydanticUserError, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 
@@ -25,6 +26,39 @@ Constraints = tuple[Callable[..., str | None], ...]
 _STRICT = ConfigDict(strict=True, allow_inf_nan=False)
 _BOUNDS = {"ge": "from", "gt": "above", "le": "to", "lt": "and below"}
 _NOUNS = {int: "integer", float: "number", bool: "boolean", str: "text"}
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Field:
+    """The limits and the meaning of an option, in its annotation.
+
+    It is a group of metadata as annotated-types defines one, which pydantic reads. pydantic's own
+    `Field` works, too, but fills the signatures in `help` with its empty attributes.
+    """
+
+    ge: int | float | None = None
+    gt: int | float | None = None
+    le: int | float | None = None
+    lt: int | float | None = None
+    multiple_of: int | float | None = None
+    description: str | None = None
+
+    __is_annotated_types_grouped_metadata__: ClassVar[Literal[True]] = True
+
+    def __iter__(self) -> Iterator[Any]:
+        """Yield each limit as pydantic writes it."""
+        yield from self.metadata
+
+    @property
+    def metadata(self) -> list[Any]:
+        limits = {name: value for name, value in self._given() if name != "description"}
+        return list(pydantic.Field(**limits).metadata)
+
+    def __repr__(self) -> str:
+        return f"Field({', '.join(f'{name}={value!r}' for name, value in self._given())})"
+
+    def _given(self) -> list[tuple[str, Any]]:
+        return [(name, value) for name, value in vars(self).items() if value is not None]
 
 
 @dataclass(frozen=True)
@@ -168,7 +202,7 @@ def _option(parameter: inspect.Parameter) -> Option:
     if hint is REQUIRED:  # a third-party class may leave the type to the default
         hint = Any if parameter.default in (REQUIRED, None) else type(parameter.default)
     notes = get_args(hint)[1:] if get_origin(hint) is Annotated else ()
-    summaries = [note.description for note in notes if isinstance(note, FieldInfo)]
+    summaries = [note.description for note in notes if isinstance(note, Field | FieldInfo)]
     summary = next((text for text in summaries if text), "")
     return Option(parameter.name, hint, parameter.default, summary)
 
@@ -179,14 +213,15 @@ def _union_members(annotation: Any) -> Iterator[tuple[Any, dict[str, Any]]]:
         inner, *notes = get_args(annotation)
         bounds: dict[str, Any] = {}
         for note in notes:
-            for limit in note.metadata if isinstance(note, FieldInfo) else [note]:
+            for limit in note.metadata if isinstance(note, Field | FieldInfo) else [note]:
                 names = [name for name in (*_BOUNDS, "multiple_of") if hasattr(limit, name)]
                 bounds |= {name: getattr(limit, name) for name in names}
         for part, inner_bounds in _union_members(inner):
             yield part, {**bounds, **inner_bounds}
     elif get_origin(annotation) in (Union, UnionType):
         for member in get_args(annotation):
-            yield from _union_members(member) if member is not NoneType else ()
+            # a class can be given in Python alone
+            yield from _union_members(member) if member not in (NoneType, type) else ()
     else:
         yield annotation, {}
 

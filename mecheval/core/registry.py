@@ -98,6 +98,10 @@ class Registry:
                 raise InvalidInput(problem) from error
         return self._targets[name]
 
+    def name_of(self, target: Any) -> str | None:
+        """Return the name of a target that is registered and imported, if it is."""
+        return next((name for name, known in self._targets.items() if known is target), None)
+
     def options(self, name: str) -> Any:
         """Return the class or function that has the options and the summary of a name."""
         return self._declared.get(self._without_preset(name)) or self.get(name)

@@ -5,13 +5,14 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
-from pydantic import Field
-
-from mecheval.core.options import validate
+from mecheval.core.options import Field, validate
 from mecheval.metrics.measurement import Measurement, Values
-from mecheval.tasks.corruption import Kind, Role
+from mecheval.tasks.corruption import Kind, Role, check_kind
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from pandas import DataFrame
+
     from mecheval.interventions.verdict import Thresholds, Verdict
 
 GridName = Literal["none", "short", "stream", "all"]
@@ -49,6 +50,32 @@ class Grid:
 
         return verdict(self, thresholds=thresholds or Thresholds())
 
+    def to_frame(self, metrics: Sequence[str] | None = None) -> "DataFrame":
+        """Return the rows as a pandas DataFrame."""
+        from mecheval.interventions.grid_display import grid_frame
+
+        return grid_frame(self, metrics)
+
+    def plot(self, metric: str | None = None, condition: Condition | None = None) -> "Figure":
+        """Return a matplotlib heat map by site and role, with values and intervals in its cells.
+
+        Without a `metric` it shows the share, or the likelihood if the corruption takes too little
+        away for shares; without a `condition` the grid's first.
+        """
+        from mecheval.interventions.grid_display import grid_figure
+
+        return grid_figure(self, metric, condition)
+
+    def __repr__(self) -> str:
+        from mecheval.interventions.grid_display import grid_text
+
+        return grid_text(self)
+
+    def _repr_html_(self) -> str:
+        from mecheval.interventions.grid_display import grid_html
+
+        return grid_html(self)
+
 
 def layer_of(site: str) -> int | None:
     """Return the block that a site is in; None outside of blocks."""
@@ -62,7 +89,7 @@ def layers_of(sites: Iterable[str]) -> int:
 
 
 def _check_metric(metric: Metric, kind: Kind) -> str | None:
-    if metric == "counterfactual" and kind != "swap":
+    if metric == "counterfactual" and kind == "resample":
         return f"metric=counterfactual needs kind=swap, which has another right answer; kind={kind}"
     return None
 
@@ -98,6 +125,7 @@ class GridOptions:
     memory: Count = MEMORY // 2**20
 
     constraints: ClassVar[tuple[Callable[..., str | None], ...]] = (
+        check_kind,
         _check_metric,
         _check_condition,
         _check_role,

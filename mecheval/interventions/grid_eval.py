@@ -15,6 +15,7 @@ from mecheval.interventions.verdict import Verdict, supports_verdict, verdict_si
 from mecheval.metrics.measurement import Measurement
 from mecheval.models.build import Model
 from mecheval.models.site import sites
+from mecheval.tasks.corruption import corrupt_by_kind
 from mecheval.tasks.splits import Split
 from mecheval.tasks.task import Task
 
@@ -112,7 +113,7 @@ def _name_others(task: Task, options: GridOptions, seed: int, split: Split) -> s
     assert options.document is not None
     first = max(0, options.document - NEARBY)
     docs = task.documents(seed, split, first, first + 2 * NEARBY)
-    usable = docs.index[task.corrupt(docs, options.corrupt, seed, options.kind).usable]
+    usable = docs.index[corrupt_by_kind(task, docs, options.corrupt, seed, options.kind).usable]
     keeps = f"document={options.document} keeps its answer when its {options.corrupt} is corrupted"
     if not len(usable):
         return f"{keeps}; so do those around it"

@@ -28,8 +28,8 @@ from mecheval.models.build import Model, resumes
 from mecheval.models.inputs import Batch
 from mecheval.models.site import record
 from mecheval.models.site import sites as all_sites
-from mecheval.tasks.corruption import Kind, Role
-from mecheval.tasks.documents import Documents
+from mecheval.tasks.corruption import Kind, Role, corrupt_by_kind
+from mecheval.tasks.documents import NO_ANSWER, Documents
 from mecheval.tasks.splits import Split
 from mecheval.tasks.task import Task
 
@@ -69,12 +69,14 @@ def interchange(
     roles = list(dict.fromkeys(roles))
     _check(model, names, roles, conditions, documents)
     docs = task.documents(seed, split, start, start + documents)
-    twins = task.corrupt(docs, corrupt, seed, kind)
+    twins = corrupt_by_kind(task, docs, corrupt, seed, kind)
     clean, wrong = docs[twins.usable], twins.documents[twins.usable]
     n = len(clean)
     if not n:
         problem = f"corrupt={corrupt} by {kind} changes the answer of none of {documents} documents"
         raise NoEffectiveCorruption(problem)
+    # a resample may leave some documents without an answer, so that it has no counterfactual
+    answered = kind != "resample" and bool((wrong.answer != NO_ANSWER).all())
     longest = clean.lengths.argmax()
     stacked = memory // _bytes_per_row(model, clean[longest : longest + 1], names)
     size = min(max(stacked // len(roles), 2), n)
@@ -84,7 +86,7 @@ def interchange(
     done, total = 0, n * len(set(conditions)) * len(names) * len(roles)
     for first in range(0, n, size):
         rows = np.arange(first - lead, min(first + size, n))
-        block = _Block.run(model, clean[rows], wrong[rows], names, roles, kind)
+        block = _Block.run(model, clean[rows], wrong[rows], names, roles, answered)
         ends.append(block.ends)
         for cell, values in block.cells(conditions, max(stacked // size, 1)):
             cells.setdefault(cell, []).append(values)
@@ -126,11 +128,11 @@ class _Block:
         wrong_docs: Documents,
         names: Sequence[str],
         roles: Sequence[str],
-        kind: Kind,
+        answered: bool,
     ) -> "_Block":
         places = {role: positions(clean_docs, role) for role in roles}
         clean, corrupt = (trace(model, docs, names, places) for docs in (clean_docs, wrong_docs))
-        others = wrong_docs.answer if kind == "swap" else None
+        others = wrong_docs.answer if answered else None
         reader = Reader.of(clean.logits, clean_docs.answer, others)
         ends = reader.read(clean.logits), reader.read(corrupt.logits)
         return cls(model, clean_docs, names, places, clean, corrupt, reader, ends)

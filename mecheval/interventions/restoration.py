@@ -11,6 +11,8 @@ import numpy as np
 from jaxtyping import Float64
 from numpy import ndarray
 
+from mecheval.core.errors import InvalidInput
+from mecheval.core.options import did_you_mean
 from mecheval.interventions.grid import Cell, Grid, layer_of
 from mecheval.metrics.measurement import Measurement
 from mecheval.metrics.statistics import middle, resampled
@@ -20,14 +22,18 @@ THRESHOLD = 0.1  # of clean − corrupt likelihood: below it, a share is a quoti
 
 def rows(grid: Grid, step: int, metrics: Sequence[str] | None = None) -> list[Measurement]:
     """Return the means of a grid's metrics with their intervals, and the shares that exist."""
+    known = [*grid.clean, "share"]
+    names = known if metrics is None else metrics
+    if unknown := [name for name in names if name not in known]:
+        raise InvalidInput(f"no metric {name!r}{did_you_mean(name, known)}" for name in unknown)
     ends = {("clean", None, None): grid.clean, ("corrupt", None, None): grid.corrupt}
     measurements = []
     for place, values in (*ends.items(), *grid.cells.items()):
         columns = _columns(grid, step, *place)
-        for metric in list(values) if metrics is None else metrics:
+        for metric in (name for name in names if name != "share"):
             x = values[metric][~np.isnan(values[metric])]
             measurements.append(Measurement.of(x, metric=metric, **columns))
-    for cell, (share, means) in shares(grid).items():
+    for cell, (share, means) in shares(grid).items() if "share" in names else ():
         n = int((~np.isnan(grid.cells[cell]["likelihood"])).sum())
         low, high = middle(means)
         numbers = {"value": share, "n": n, "low": low, "high": high, **_columns(grid, step, *cell)}

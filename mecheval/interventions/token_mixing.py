@@ -7,7 +7,7 @@ unrolled from the recurrence, need not: each weight comes with its share |W_ts| 
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -16,6 +16,7 @@ from numpy import ndarray
 from torch import Tensor
 
 from mecheval.core.errors import InterventionError, InvalidInput
+from mecheval.core.notebook import short
 from mecheval.interventions.grid import MEMORY
 from mecheval.interventions.positions import positions
 from mecheval.metrics.statistics import middle, resampled
@@ -26,6 +27,9 @@ from mecheval.models.site import record
 from mecheval.tasks.documents import ROLES, Documents
 from mecheval.tasks.splits import Split
 from mecheval.tasks.task import Task
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 PerDocument = Float64[ndarray, "n head from to"]
 Weights = Iterator[tuple[int, Float[Tensor, "n head time source"]]]
@@ -68,6 +72,16 @@ class TokenMixing:
     def rows(self) -> list[MixingRow]:
         """Return one row for each layer, head and pair of roles that some document has."""
         return [row for layer in self.weights for row in self._layer_rows(layer)]
+
+    def to_frame(self) -> "DataFrame":
+        """Return the rows as a pandas DataFrame."""
+        from pandas import DataFrame
+
+        return DataFrame([row.to_dict() for row in self.rows()])
+
+    def __repr__(self) -> str:
+        roles = f"from {', '.join(self.from_roles)} to {', '.join(self.to_roles)}"
+        return short(f"TokenMixing(layers {', '.join(map(str, self.weights))}; {roles})")
 
     def _layer_rows(self, layer: int) -> Iterator[MixingRow]:
         weights = np.moveaxis(self.weights[layer], 0, -1)

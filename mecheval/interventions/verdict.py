@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cache
+from html import escape
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from numpy import ndarray
 from pydantic import TypeAdapter, ValidationError
 
 from mecheval.core.errors import InvalidInput
+from mecheval.core.notebook import short
 from mecheval.interventions.classify import (
     ASSOCIATION,
     DIRECT,
@@ -84,6 +86,12 @@ class Verdict:
         from mecheval.interventions.sentence import sentence
 
         return sentence(self.to_dict())
+
+    def __repr__(self) -> str:
+        return short(f"Verdict({self})")
+
+    def _repr_html_(self) -> str:
+        return f"<div>{escape(str(self))}</div>"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the verdict as JSON has it, with text for the keys of `by_layer`."""

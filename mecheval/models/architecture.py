@@ -7,9 +7,7 @@ from dataclasses import dataclass, replace
 from inspect import Signature
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
-
-from mecheval.core.options import Option, options_of
+from mecheval.core.options import Field, Option, options_of
 from mecheval.core.spec import Spec
 from mecheval.models.registries import mixers
 

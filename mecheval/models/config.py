@@ -1,16 +1,18 @@
 """The configuration of a model, without torch: validated before anything heavy is imported."""
 
 from dataclasses import KW_ONLY, dataclass
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-from pydantic import Field
-
-from mecheval.core.options import settle
+from mecheval.core.options import Field, settle
 from mecheval.core.registry import Registry
 from mecheval.core.spec import Spec
 from mecheval.models.architecture import Architecture
 from mecheval.models.registries import architectures, mixers, models
 
+if TYPE_CHECKING:
+    Name = str
+else:
+    Name = str | type  # a class is replaced by its name
 Factor = Annotated[float, Field(gt=0, le=1e3)]
 
 
@@ -22,8 +24,7 @@ class ModelConfig:
     """
 
     architecture: Annotated[
-        str,
-        Field(description="an architecture, a mixer or a model, with options"),
+        Name, Field(description="an architecture, a mixer or a model, with options")
     ]
     _: KW_ONLY
     d_model: Annotated[int, Field(ge=1, le=2**16, description="width of the stream")] = 64
@@ -33,6 +34,10 @@ class ModelConfig:
     init_embedding: Annotated[Factor, Field(description="times the start of embeddings")] = 1.0
 
     def __post_init__(self) -> None:
+        if isinstance(self.architecture, type):
+            from mecheval.plugins import register_object
+
+            object.__setattr__(self, "architecture", register_object(self.architecture))
         settle(self)
         spec = Spec.parse(self.architecture)
         object.__setattr__(self, "architecture", str(_registry_of(spec).shortest(spec)))

@@ -7,10 +7,8 @@ import importlib.util
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field
-
 from mecheval.core.errors import InvalidInput
-from mecheval.core.options import Constraints, broken_constraints
+from mecheval.core.options import Constraints, Field, broken_constraints
 
 Heads = Annotated[int, Field(ge=1, description="heads")]
 Taps = Annotated[int, Field(ge=0, le=16, description="taps of the short convolutions; 0: none")]

@@ -115,7 +115,7 @@ def _joined(tables: Sequence[DataFrame]) -> DataFrame:
 
 def _table(results: Results, name: str, runs: DataFrame) -> DataFrame:
     """Return a table with all fields that figures use, also if no run is finished."""
-    table = results.df(name)
+    table = results.df(name, dotted=True)
     columns = dict.fromkeys((*table.columns, *COLUMNS[name], *FIELDS))
     table = table.reindex(columns=list(columns))
     if table.empty:  # empty columns are floats, which cannot be merged with text

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from mecheval.core.errors import DamagedRunWarning, InvalidInput, StoreError
 from mecheval.results.archive import DAMAGED, OUTCOME, Archive, Entry, RunData
+from mecheval.results.columns import meaning_of, plain_names, uses_dotted_names
 from mecheval.runs.checkpoint import newest_step
 from mecheval.runs.files import Damaged, read_json
 from mecheval.runs.finished import CHECKSUMS, NEEDED, PARTIAL, Run
@@ -80,26 +81,45 @@ class Results:
             facts[run["key"]] = {"verdict": data.verdict, "provenance": data.provenance}
         return facts
 
-    def df(self, table: str = "rows") -> "DataFrame":
-        """Return one of the tables as a pandas DataFrame."""
+    def df(self, table: str = "rows", dotted: bool = False) -> "DataFrame":
+        """Return `runs`, `rows` or `curves` as a pandas DataFrame.
+
+        A field of the experiment has a plain name, such as `architecture` and `lr`; with `dotted`
+        its name is that of the experiment, `model.architecture` and `train.lr`.
+        """
         from pandas import DataFrame
 
         if table not in TABLES:
             raise InvalidInput(f"table={table!r} must be one of {', '.join(TABLES)}")
         lines = getattr(self, table)()
-        return DataFrame(lines, columns=None if lines else list(COLUMNS[table]))
+        frame = DataFrame(lines, columns=None if lines else list(COLUMNS[table]))
+        return frame if dotted else frame.rename(columns=plain_names(frame.columns))
+
+    def columns(self) -> list[dict[str, str]]:
+        """Return table, name and meaning of every column that these runs have."""
+        lines = []
+        for table in TABLES:
+            for column in self.df(table).columns:
+                meaning = meaning_of(table, column)
+                lines.append({"table": table, "column": column, "meaning": meaning})
+        return lines
 
     def sql(self, query: str) -> "DataFrame":
-        """Return the answer to an SQL query over the tables."""
+        """Return the answer to an SQL query over the tables `runs`, `rows` and `curves`."""
         import duckdb
 
         with duckdb.connect(config={"enable_external_access": "false"}) as connection:
             for table in TABLES:
-                connection.register(table, self.df(table))
+                frame = self.df(table)
+                if uses_dotted_names(query):
+                    dotted = self.df(table, dotted=True)
+                    frame = frame.assign(**{n: dotted[n] for n in plain_names(dotted.columns)})
+                connection.register(table, frame)
             try:
                 answer = connection.execute(query)
             except duckdb.Error as error:
-                problem = str(error).splitlines()[0]
+                # DuckDB's hints come before the line that points into the query
+                problem = " ".join(str(error).partition("LINE ")[0].split())
                 raise InvalidInput(f"sql={query!r} is refused: {problem}") from error
             if answer is None:
                 example = "'select count(*) from runs'"

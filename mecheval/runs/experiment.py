@@ -14,10 +14,16 @@ from dataclasses import dataclass, field
 from functools import cache, cached_property, lru_cache
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
-
 from mecheval.core.errors import InvalidInput
-from mecheval.core.options import REQUIRED, Option, did_you_mean, format_value, options_of, validate
+from mecheval.core.options import (
+    REQUIRED,
+    Field,
+    Option,
+    did_you_mean,
+    format_value,
+    options_of,
+    validate,
+)
 from mecheval.core.spec import Scalar, Spec, canonical_json, digest
 from mecheval.interventions.grid import EvalConfig
 from mecheval.models.config import ModelConfig, build_architecture
@@ -118,12 +124,22 @@ class Experiment:
         names = (Spec.parse(self.task_spec).name, Spec.parse(self.model.architecture).name)
         return "-".join((*names, self.key[:16]))
 
+    def __repr__(self) -> str:
+        from mecheval.runs.display import experiment_text
+
+        return experiment_text(self)
+
+    def _repr_html_(self) -> str:
+        from mecheval.runs.display import experiment_html
+
+        return experiment_html(self)
+
 
 def _build(section: str, values: Mapping[str, Any]) -> dict[str, Any]:
     """Build one argument of an Experiment from the fields of its section; "" has task and seed."""
     if section == "":
         return {**values, "task": _build_task(values.get("task"))}
-    if section == "model" and not isinstance(values.get("architecture"), str):
+    if section == "model" and not isinstance(values.get("architecture"), str | type):
         problems = _problems(validate, ModelConfig, values)
         raise InvalidInput(_dotted(section, problem) for problem in problems)
     try:

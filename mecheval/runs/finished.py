@@ -33,6 +33,9 @@ from mecheval.tasks.corruption import Kind, Role
 from mecheval.tasks.splits import Split
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from pandas import DataFrame
+
     from mecheval.interventions.grid import Condition, Grid
     from mecheval.interventions.verdict import Verdict
     from mecheval.models.build import Model
@@ -75,7 +78,16 @@ class Run:
     @cached_property
     def experiment(self) -> Experiment:
         """The experiment of the run; the plug-ins that it names must be registered."""
-        return Experiment.from_record(self.record)
+        try:
+            return Experiment.from_record(self.record)
+        except InvalidInput as error:
+            hints = [
+                f"{name} was defined in {place}; define it again and call "
+                f"register_mixer({name!r})({name}), or register_model for a whole model"
+                for name, place in self.provenance.get("classes", {}).items()
+                if f"{name!r}" in str(error)
+            ]
+            raise InvalidInput([*error.problems, *hints]) from error
 
     @cached_property
     def rows(self) -> list[Measurement]:
@@ -206,6 +218,28 @@ class Run:
         names = dict.fromkeys((*NEEDED, *self._checksums))
         contents = {name: self._read(name) for name in names}
         return {**contents, CHECKSUMS: (self.folder / CHECKSUMS).read_bytes()}
+
+    def to_frame(self) -> "DataFrame":
+        """Return every measurement as a pandas DataFrame; `DataFrame(run.curve)` is the curve."""
+        from pandas import DataFrame
+
+        return DataFrame(self.row_records, columns=[column.name for column in fields(Measurement)])
+
+    def plot(self) -> "Figure":
+        """Return the training curve as a matplotlib figure: loss, and accuracy on dev."""
+        from mecheval.runs.display import run_figure
+
+        return run_figure(self)
+
+    def __repr__(self) -> str:
+        from mecheval.runs.display import run_text
+
+        return run_text(self)
+
+    def _repr_html_(self) -> str:
+        from mecheval.runs.display import run_html
+
+        return run_html(self)
 
     def _by_split(self) -> Record:
         """Arrange the scores by split and metric; those on test are at the top."""

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 PACKAGES = ("mecheval", "torch", "numpy", "numba", "scipy")
@@ -47,12 +48,21 @@ class Clock:
         return cls(before["wall"], before["cpu"], before["sessions"] + 1)
 
 
-def provenance(made: Mapping[str, Any], clock: Clock, started: str) -> dict[str, Any]:
-    """Return the content of `provenance.json`; `made` is the run's `made_by`."""
+def provenance(
+    made: Mapping[str, Any],
+    clock: Clock,
+    started: str,
+    classes: Mapping[str, str] = MappingProxyType({}),
+) -> dict[str, Any]:
+    """Return the content of `provenance.json`; `made` is the run's `made_by`.
+
+    `classes` tells where each class was defined that was given as such, for example in a notebook.
+    """
     seconds = clock.read()
     return {
         "made_by": made,
         "started": started,
+        **({"classes": dict(classes)} if classes else {}),
         "finished": timestamp(),
         "wall_seconds": seconds["wall"],
         "cpu_seconds": seconds["cpu"],

@@ -29,12 +29,14 @@ from mecheval.interventions.verdict import Verdict
 from mecheval.metrics.behaviour import behaviour
 from mecheval.metrics.measurement import Measurement
 from mecheval.models.build import Model, build_model
+from mecheval.plugins import defined_classes
 from mecheval.runs.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from mecheval.runs.experiment import Experiment, Settings
 from mecheval.runs.files import pack_tensors
 from mecheval.runs.finished import Run
 from mecheval.runs.fit import check_third_party, prepared
 from mecheval.runs.pending import PendingRun, check_same
+from mecheval.runs.progress import run_progress
 from mecheval.runs.provenance import Clock, made_by, provenance, timestamp
 from mecheval.runs.signals import on_stop
 from mecheval.tasks.dataset_stats import texts
@@ -67,9 +69,13 @@ def run(
     out: str | Path,
     settings: Settings = Settings(),  # noqa: B008, it is frozen
     watchers: Sequence[Watcher] = (),
+    progress: bool | None = None,
 ) -> Run:
     """Return the run of an experiment in a folder of `out`: train it, resume it or read it."""
-    made = made_by(settings.device, settings.threads, settings.plugins)
+    watchers = [*watchers, *run_progress(progress)]
+    classes = defined_classes(experiment.model)
+    checksums = {name: checksum for name, (checksum, _) in classes.items()}
+    made = made_by(settings.device, settings.threads, {**checksums, **settings.plugins})
     pending = PendingRun(Path(out) / experiment.name)
     if finished := pending.finished:
         return _check_finished(finished, experiment, made)
@@ -103,6 +109,8 @@ class Session:
         self.experiment, self.pending = experiment, pending
         self.settings, self.watchers = settings, watchers
         self.clock, self.started = Clock(), timestamp()
+        defined = defined_classes(experiment.model).items()
+        self.classes = {name: place for name, (_, place) in defined}
         self.emergence: list[dict[str, Any]] = []  # rows of the grids made during training
         task, seed = experiment.task, experiment.seed
         model = build_model(experiment.model, task.vocab_size, seed).to(settings.device)
@@ -150,7 +158,7 @@ class Session:
                 status |= {"status": "diverged", "reason": str(error)}
                 training.curve = [_without_scores(row) for row in training.curve]
             status["steps"] = training.step
-            records["provenance"] = provenance(made, self.clock, self.started)
+            records["provenance"] = provenance(made, self.clock, self.started, self.classes)
             tables = {"curve": training.curve, "rows": rows}
             finished = self.pending.finish(records, tables, files)
             ended = finished.status

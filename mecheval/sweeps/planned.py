@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from mecheval.core.errors import StoreError
+from mecheval.core.notebook import short
 from mecheval.runs.experiment import Experiment
 from mecheval.runs.files import Damaged, read_json
 from mecheval.runs.pending import FAILED, PROGRESS, PendingRun, in_use
@@ -54,6 +55,10 @@ class PlannedRun:
     steps: int = 0
     speed: float | None = None
     attempts: int = 0
+
+    def __repr__(self) -> str:
+        reason = f", {self.reason}" if self.reason else ""
+        return short(f"PlannedRun({self.name!r}, {self.status}, {self.steps} steps{reason})")
 
     @cached_property
     def experiment(self) -> Experiment:

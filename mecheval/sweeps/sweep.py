@@ -13,16 +13,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Protocol, runtime_checkable
 
-from pydantic import Field
-
 from mecheval.core.errors import Interrupted, InvalidInput
-from mecheval.core.options import validate
-from mecheval.plugins import checksums, load_plugin
+from mecheval.core.options import Field, validate
+from mecheval.plugins import checksums, defined_classes, load_plugin
 from mecheval.results.plan import FINISHED, Plan
 from mecheval.results.table import Results
 from mecheval.runs.experiment import Experiment, Settings
 from mecheval.runs.finished import Run
 from mecheval.runs.pending import FAILED, check_same, locked
+from mecheval.runs.progress import sweep_progress
 from mecheval.runs.provenance import made_by
 from mecheval.sweeps.local import Local
 from mecheval.sweeps.planned import Outcome, PlannedRun
@@ -166,11 +165,17 @@ def sweep(
     options: SweepOptions = SweepOptions(),  # noqa: B008, it is frozen
     recipe: str = "experiments",
     scale: str = "own",
-    watch: Watch = lambda runs: None,
+    watch: Watch | None = None,
+    progress: bool | None = None,
 ) -> list[PlannedRun]:
     """Run the experiments that are not finished, by processes of this machine; return all runs."""
+    for experiment in experiments:
+        for name, (_, place) in defined_classes(experiment.model).items():
+            given = f"SweepOptions(plugins=('file.py:{name}',))"
+            problem = f"{name} is defined in {place}, which workers cannot import"
+            raise InvalidInput(f"{problem}; put it into a file and give {given}, or use run")
     planned = Sweep(experiments, Path(out), recipe, scale, options)
-    return planned.execute(lambda: Local(options.workers), watch=watch)
+    return planned.execute(lambda: Local(options.workers), watch=watch or sweep_progress(progress))
 
 
 def _execute(todo: Runs, runs: Runs, executor: Executor, watch: Watch) -> None:

@@ -67,7 +67,8 @@ def _run(planned: PlannedRun) -> str:
     experiment = planned.experiment
     from mecheval.runs.run import run
 
-    return run(experiment, planned.out, settings, [ProgressFile(planned)]).status
+    watchers = [ProgressFile(planned)]
+    return run(experiment, planned.out, settings, watchers, progress=False).status
 
 
 class ProgressFile:

@@ -6,7 +6,7 @@ from typing import cast, get_args
 import numpy as np
 
 from mecheval.core.errors import CheckFailed
-from mecheval.tasks.corruption import Kind, Role
+from mecheval.tasks.corruption import BUILT_IN, Kind, Role
 from mecheval.tasks.dataset_stats import texts
 from mecheval.tasks.documents import NO_ANSWER, ROLES, Documents
 from mecheval.tasks.task import SPLITS, Task
@@ -91,7 +91,7 @@ def _separates_splits_and_seeds(task: Task, n: int) -> Iterator[str]:
 
 def _corrupts_honestly(task: Task, n: int) -> Iterator[str]:
     docs = task.documents(0, "test", 0, n)
-    for kind in get_args(Kind):
+    for kind in BUILT_IN:
         for role in get_args(Role):
             for failure in _broken_by(task, docs, role, kind):
                 yield f"{kind} of {role}: {failure}"

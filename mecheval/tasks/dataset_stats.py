@@ -1,15 +1,19 @@
 """Statistics of a data set that decide how far a score on it can be trusted."""
 
 from dataclasses import asdict, dataclass
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
-from pydantic import Field
 
+from mecheval.core.notebook import html_table, short
+from mecheval.core.options import Field
 from mecheval.tasks.corruption import Seed
 from mecheval.tasks.documents import Documents
 from mecheval.tasks.splits import Split
 from mecheval.tasks.task import Task
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 TRAIN, EVALUATION = 100_032, 1_024  # §4.1, and the documents the authors drew for evaluation
 
@@ -39,6 +43,27 @@ class DatasetStats:
     train_bytes: int
     train_repeats: int
     splits: tuple[SplitStats, ...]
+
+    def to_frame(self) -> "DataFrame":
+        """Return a pandas DataFrame with a row for each evaluation split."""
+        from pandas import DataFrame
+
+        return DataFrame([vars(split) for split in self.splits])
+
+    def __repr__(self) -> str:
+        facts = [f"{self.train_documents} training documents ({self.train_repeats} repeats)"]
+        for split in self.splits:
+            facts.append(f"{split.split}: {split.documents}, {split.seen_in_training} seen")
+        return short(f"DatasetStats({'; '.join(facts)} in training; vocab_size={self.vocab_size})")
+
+    def _repr_html_(self) -> str:
+        names = list(vars(self.splits[0])) if self.splits else []
+        rows = []
+        for name in names[1:]:
+            values = [getattr(split, name) for split in self.splits]
+            numbers = [f"{value:.2f}" if isinstance(value, float) else value for value in values]
+            rows.append([name.replace("_", " "), *numbers])
+        return html_table(repr(self), ["", *(split.split for split in self.splits)], rows)
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)

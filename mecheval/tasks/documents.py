@@ -1,12 +1,19 @@
 """Documents as arrays: a task draws them, a model reads them, an intervention corrupts them."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 from jaxtyping import Bool, Int, Int16, Int32, Int64, Shaped
 from numpy import ndarray
+
+from mecheval.core.notebook import short
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from pandas import DataFrame
 
 PAD = 0
 BOS = 1
@@ -87,6 +94,31 @@ class Documents:
             flat_parents=None if self.flat_parents is None else self.flat_parents[taken],
         )
 
+    def to_frame(self, word: Callable[[int], str] | None = None) -> "DataFrame":
+        """Return a pandas DataFrame with a row for each token.
+
+        `word` names a token, as `task.word` does; without it a token is its id.
+        """
+        from mecheval.tasks.document_view import documents_frame, lines_of
+
+        return documents_frame(lines_of(self, word, len(self)))
+
+    def plot(self, word: Callable[[int], str] | None = None, documents: int = 8) -> "Figure":
+        """Return a matplotlib figure of the first documents, their roles coloured."""
+        from mecheval.tasks.document_view import documents_figure, lines_of
+
+        return documents_figure(repr(self), lines_of(self, word, documents))
+
+    def __repr__(self) -> str:
+        low, high = self.lengths.min(initial=2**31 - 1), self.lengths.max(initial=0)
+        tokens = f"{high}" if low >= high else f"{low}–{high}"
+        return short(f"Documents({len(self)} of {tokens} tokens; roles {', '.join(self.roles)})")
+
+    def _repr_html_(self) -> str:
+        from mecheval.tasks.document_view import SHOWN, documents_html, lines_of
+
+        return documents_html(repr(self), lines_of(self, None, SHOWN))
+
     @property
     def nbytes(self) -> int:
         arrays: list[ndarray | None] = [
@@ -122,3 +154,9 @@ class Corrupted:
 
     documents: Documents
     usable: Bool[ndarray, " n"]
+
+    def __repr__(self) -> str:
+        return f"Corrupted({self.usable.sum()} of {len(self.documents)} documents are usable)"
+
+    def _repr_html_(self) -> str:
+        return self.documents._repr_html_()

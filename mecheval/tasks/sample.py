@@ -1,14 +1,18 @@
 """Documents as records of words, for `mecheval sample` and its JSON."""
 
 from dataclasses import asdict, dataclass
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import Field
-
-from mecheval.tasks.corruption import Kind, Role, Seed
+from mecheval.core.notebook import short
+from mecheval.core.options import Field
+from mecheval.tasks.corruption import Kind, Role, Seed, corrupt_by_kind
 from mecheval.tasks.documents import NO_ANSWER, Documents
 from mecheval.tasks.splits import Split
 from mecheval.tasks.task import Task
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from pandas import DataFrame
 
 
 @dataclass(frozen=True)
@@ -38,11 +42,45 @@ class Record:
     corrupted: Twin
     parents: list[int] | None = None
 
+    def __repr__(self) -> str:
+        return short(f"Record({self.index}: {' '.join(self.tokens)} → {self.answer})", 120)
+
     def to_dict(self) -> dict[str, Any]:
         record = asdict(self)
         if self.parents is None:
             del record["parents"]
         return record
+
+
+class Sample(list[Record]):
+    """Documents with their corrupted twins: a list that a notebook shows with roles coloured."""
+
+    def to_frame(self) -> "DataFrame":
+        """Return a pandas DataFrame with a row for each token, also of the twins."""
+        from mecheval.tasks.document_view import documents_frame, record_lines
+
+        lines = record_lines(self)
+        clean, corrupt = documents_frame(lines[::2]), documents_frame(lines[1::2])
+        return clean.assign(corrupted=corrupt["token"], corrupted_answer=corrupt["answer"])
+
+    def plot(self) -> "Figure":
+        """Return a matplotlib figure: below each document its corrupted twin."""
+        from mecheval.tasks.document_view import SHOWN, documents_figure, record_lines
+
+        return documents_figure(self._title, record_lines(self[:SHOWN]))
+
+    @property
+    def _title(self) -> str:
+        return f"{len(self)} documents and their corrupted twins"
+
+    def __repr__(self) -> str:
+        first = f"; first: {self[0]!r}" if self else ""
+        return short(f"Sample({len(self)} documents{first})")
+
+    def _repr_html_(self) -> str:
+        from mecheval.tasks.document_view import SHOWN, documents_html, record_lines
+
+        return documents_html(self._title, record_lines(self[:SHOWN]))
 
 
 def sample(
@@ -53,14 +91,14 @@ def sample(
     start: Annotated[int, Field(ge=0, lt=2**62)] = 0,
     role: Role = "key",
     kind: Kind = "resample",
-) -> list[Record]:
+) -> Sample:
     """Return n documents from number `start`, each with its corrupted twin."""
     docs = task.documents(seed, split, start, start + n)
-    corrupted = task.corrupt(docs, role, seed, kind)
+    corrupted = corrupt_by_kind(task, docs, role, seed, kind)
     twins = []
     for i, usable in enumerate(corrupted.usable.tolist()):
         twins.append(Twin(**_fields(task, corrupted.documents, i), usable=usable))
-    return [
+    return Sample(
         Record(
             index=int(docs.index[i]),
             **_fields(task, docs, i),
@@ -70,7 +108,7 @@ def sample(
             parents=_parents(docs, i),
         )
         for i in range(n)
-    ]
+    )
 
 
 def _parents(docs: Documents, i: int) -> list[int] | None:

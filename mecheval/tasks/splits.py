@@ -12,8 +12,8 @@ from typing import Annotated, Literal
 import numpy as np
 from jaxtyping import Int32
 from numpy import ndarray
-from pydantic import Field
 
+from mecheval.core.options import Field
 from mecheval.tasks.philox import key_of, permutation
 
 Split = Literal["train", "dev", "test"]

@@ -32,7 +32,7 @@ class Task(Protocol):
         ...
 
     def corrupt(
-        self, docs: Documents, role: Role, seed: Seed, kind: Kind = "resample"
+        self, docs: Documents, role: Role, seed: Seed = 0, kind: Kind = "resample"
     ) -> Corrupted:
         """Corrupt the token at a role and recompute the answers."""
         ...

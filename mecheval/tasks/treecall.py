@@ -12,10 +12,9 @@ from typing import Annotated, ClassVar, Literal, get_args
 import numpy as np
 from jaxtyping import Bool, Int32
 from numpy import ndarray
-from pydantic import Field
 
 from mecheval.core.errors import InvalidInput
-from mecheval.core.options import settle
+from mecheval.core.options import Field, settle
 from mecheval.tasks.corruption import Kind, Role, Seed, corrupt
 from mecheval.tasks.documents import (
     FIRST_SYMBOL,
@@ -130,8 +129,13 @@ class Treecall:
         return Documents(index, flat, lengths, roles, at[:, None], answers[:, None], parents)
 
     def corrupt(
-        self, docs: Documents, role: Role, seed: Seed, kind: Kind = "resample"
+        self, docs: Documents, role: Role, seed: Seed = 0, kind: Kind = "resample"
     ) -> Corrupted:
+        """Corrupt the token at a role in every document, and recompute the answers.
+
+        `kind` is a registered corruption, such as `resample` or `swap`. The result has the twins
+        and which of them are `usable`: those whose answer has changed.
+        """
         return corrupt(self, docs, role, seed, kind)
 
     def symbols(self, role: Role) -> range:

@@ -9,6 +9,7 @@ from rich.status import Status
 from rich.table import Table
 from rich.text import Text
 
+from mecheval.core.notebook import clock as clock
 from mecheval.core.registry import Entry
 from mecheval.core.spec import print_scalar
 from mecheval.tasks.dataset_stats import DatasetStats
@@ -40,12 +41,6 @@ def working(message: str) -> Status:
     return Console(stderr=True).status(message)
 
 
-def clock(seconds: int | float) -> str:
-    """Format a duration as h:mm:ss."""
-    whole = round(seconds)
-    return f"{whole // 3600}:{whole // 60 % 60:02}:{whole % 60:02}"
-
-
 def title(name: str, *facts: str) -> Text:
     return Text(" · ").join([Text(name, "bold"), *map(Text, facts)])
 
@@ -60,6 +55,18 @@ def entry_list(kind: str, entries: Sequence[Entry]) -> Group:
     if not parts:
         parts.append(Text(f"No {kind} are registered; a file given by --plugin can register some."))
     return Group(*parts)
+
+
+def column_list(lines: Sequence[Mapping[str, str]]) -> Table:
+    """Return tables, columns and their meanings; the table's name stands in its first line."""
+    table = Table(box=None, pad_edge=False)
+    for name in ("table", "column", "meaning"):
+        table.add_column(name, no_wrap=name != "meaning", style="bold" if name == "table" else "")
+    before = ""
+    for line in lines:
+        table.add_row("" if line["table"] == before else line["table"], *list(line.values())[1:])
+        before = line["table"]
+    return table
 
 
 def dataset_table(facts: DatasetStats) -> Group:

@@ -3,9 +3,7 @@
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field
-
-from mecheval.core.options import settle
+from mecheval.core.options import Field, settle
 
 Schedule = Literal["cosine", "linear", "constant"]
 Row = dict[str, int | float]  # a line of the curve: the step and its metrics

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from mecheval.core.errors import InvalidInput
 from mecheval.interventions.grid import Grid
 from mecheval.interventions.restoration import THRESHOLD, shares
 from mecheval.metrics.measurement import METRICS
@@ -147,7 +148,13 @@ def test_a_row_says_what_it_is_of():
 
 
 def test_only_the_metrics_asked_for_have_rows():
-    assert {row.metric for row in drawn(8).rows(metrics=["kl"])} == {"kl", "share"}
+    grid = drawn(8)
+    assert {row.metric for row in grid.rows(metrics=["kl"])} == {"kl"}
+    shares = grid.rows(metrics=["share"])
+    assert shares
+    assert shares == [row for row in grid.rows() if row.metric == "share"]
+    with pytest.raises(InvalidInput, match=r"no metric 'shares'; did you mean 'share'\?"):
+        grid.rows(metrics=["shares"])
 
 
 def test_documents_without_the_token_are_left_out_of_a_row():

@@ -16,8 +16,9 @@ from mecheval.cli import main
 from mecheval.core.errors import Interrupted, InvalidInput, RunFailed
 from mecheval.metrics.measurement import Measurement
 from mecheval.models.registries import mixers
-from mecheval.results.table import MEASURED, Results
-from mecheval.runs.experiment import Experiment
+from mecheval.results.columns import MEANINGS, plain_name
+from mecheval.results.table import MEASURED, TABLES, Results
+from mecheval.runs.experiment import Experiment, fields_of
 from mecheval.runs.run import run
 
 TINY = [
@@ -164,7 +165,8 @@ def test_tables_are_frames(results):
     assert len(results.df("runs")) == len(STATUSES)
     assert len(results.df()) == len(results.rows())
     assert len(results.df("curves")) == 5
-    assert "train.lr" in results.df("runs").columns
+    assert {"architecture", "lr", "seed", "train_steps"} <= set(results.df("runs").columns)
+    assert "train.lr" in results.df("runs", dotted=True).columns
     with pytest.raises(InvalidInput, match="table='rnus' must be one of runs, rows, curves"):
         results.df("rnus")
 
@@ -188,6 +190,43 @@ def test_questions_in_sql(results):
         'select max(c.step) as last from curves c join runs r using (key) where r."seed" = 1'
     )
     assert list(joined["last"]) == [3]
+
+
+def test_fields_have_plain_columns_in_sql_and_dotted_ones_still_work(results):
+    plain = results.sql("select architecture, lr, seed from runs where lr is not null")
+    dotted = results.sql('select "model.architecture", "train.lr", seed from runs where lr > 0')
+    assert len(plain) == len(dotted) > 1
+    assert plain.to_numpy().tolist() == dotted.to_numpy().tolist()
+    assert not [name for name in results.sql("from rows").columns if "." in name]
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_plain_names_are_unique_and_lose_nothing(table, results):
+    plain, dotted = results.df(table), results.df(table, dotted=True)
+    assert plain.columns.is_unique
+    names = [plain_name(name) for name in fields_of()]
+    assert len({*names, *MEANINGS[table]}) == len(names) + len(MEANINGS[table])
+    assert plain.shape == dotted.shape
+
+
+def test_every_column_is_listed_with_its_meaning(results, folder, capsys):
+    lines = results.columns()
+    for table in TABLES:
+        named = [line["column"] for line in lines if line["table"] == table]
+        assert named == list(results.df(table).columns)
+    assert [line for line in lines if not line["meaning"]] == []
+    assert main(["results", str(folder[0]), "--columns"]) == 0
+    out = capsys.readouterr().out
+    assert "architecture" in out
+    assert "highest learning rate" in out
+    assert main(["results", str(folder[0]), "--columns", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == lines
+
+
+def test_the_hints_of_the_database_are_passed_on(results):
+    with pytest.raises(InvalidInput, match=r'Candidate bindings: .*"architecture"') as refused:
+        results.sql("select architectur from rows")
+    assert len(str(refused.value).splitlines()) == 1
 
 
 @pytest.mark.parametrize(
@@ -267,7 +306,7 @@ def test_results_are_printed_as_csv(folder, results, capsys):
             row["metric"],
             row["task"],
         )
-        assert (line["site"], line["train.stop"]) == (
+        assert (line["site"], line["stop"]) == (
             row["site"] or "",
             "1.0" if row["seed"] == 1 else "",
         )
@@ -275,8 +314,9 @@ def test_results_are_printed_as_csv(folder, results, capsys):
 
 def test_results_are_printed_as_json(folder, results, capsys):
     found = json.loads(printed(capsys, "results", folder[0], "--json"))
-    wanted = {name for row in results.rows() for name in row}
-    assert found == [{name: row.get(name) for name in found[0]} for row in results.rows()]
+    rows = [{plain_name(name): value for name, value in row.items()} for row in results.rows()]
+    wanted = {name for row in rows for name in row}
+    assert found == [{name: row.get(name) for name in found[0]} for row in rows]
     assert set(found[0]) == wanted
     counts = json.loads(
         printed(capsys, "results", folder[0], "--json", "--sql", "select count(*) as n from runs")
