@@ -79,3 +79,8 @@ def figure13(scale: Scale) -> Iterator[Experiment]:
 def grandparent(scale: Scale) -> Iterator[Experiment]:
     """Train every architecture on grandparent queries of ATR with one to three layers."""
     yield from scale.aside().experiments("atr_grandparent", layers=(1, 2, 3))
+
+
+def reverse(scale: Scale) -> Iterator[Experiment]:
+    """Train every architecture on AR that shows a value and asks for its key."""
+    yield from scale.aside().experiments("recall:query=value", layers=(3,))  # as was published
