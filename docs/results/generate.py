@@ -7,17 +7,20 @@ from pathlib import Path
 from typing import Any
 
 from mecheval.paper.claims import CLAIMS
-from mecheval.report.claims import SEEDS, Claim, Finding, check_claims
+from mecheval.report.claims import Claim, Finding, check_claims
 from mecheval.report.drawing import draw, figure_of, short_name
 from mecheval.report.facts import provenance
 from mecheval.report.figure import Figure
 from mecheval.report.files import save
+from mecheval.report.numbers import NO_RUNS, SEEDS
 from mecheval.report.page import page
 from mecheval.report.study import Study
 from mecheval.results.archive import KEPT
 
 HERE = Path(__file__).parent
 ORDER = [
+    "1",
+    "2",
     "3",
     "4a",
     "4b",
@@ -30,11 +33,14 @@ ORDER = [
     "12",
     "13",
     "grandparent",
+    "reverse",
     "emergence",
     "cost",
 ]
 SCALES = {"small": "Small", "laptop": "At the published size"}
 WHY = {"small": "why", "laptop": "why-published"}  # in words.toml
+AFTERWARDS = "†"  # marks a claim whose rule was written when its runs had been seen
+NOT_AT = {"small": ("positions-narrow",), "laptop": ()}  # the recipe was run, but not these widths
 FACTS = (
     "mecheval",
     "torch",
@@ -114,29 +120,39 @@ def answers() -> str:
     for told in CLAIMS:
         found = {one.scale: f"**{one.answer}**" for one in findings()[told.name]}
         cells = [
-            f"[{told.says}](#{told.name})",
+            f"[{told.says}](#{told.name}){AFTERWARDS if told.seen else ''}",
             told.where,
             f"`{told.recipe}`",
-            *(found.get(s, "–") for s in SCALES),
+            *(found.get(scale, missing(told, scale)) for scale in SCALES),
         ]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
+def missing(told: Claim, scale: str) -> str:
+    """Say why a claim has no answer at a scale."""
+    kept = f"{told.recipe}{'-laptop' if scale == 'laptop' else ''}"
+    there = kept in [folder.name for folder in folders()]
+    return "one seed" if there and told.name not in NOT_AT[scale] else NO_RUNS
+
+
 def claim(told: Claim, said: Mapping[str, Mapping[str, str]]) -> Iterator[str]:
     yield f"### {told.name}"
-    yield f"*{told.says}* ({told.where})\n\nRule: {told.rule}."
+    after = f" {AFTERWARDS} Written when the runs had been seen." if told.seen else ""
+    yield f"*{told.says}* ({told.where})\n\nRule: {told.rule}.{after}"
+    if not findings()[told.name]:
+        yield f"**No runs yet.** {said['missing'][told.name].strip()}"
     for found in findings()[told.name]:
         assert found.scale in SCALES
         yield f"{SCALES[found.scale]}, from `{told.recipe}` at scale `{found.scale}`:"
-        lines = ["| measured | mean [95 %] | rule | |", "|---|---|---|---|"]
+        lines = ["| measured | seeds, or mean [95 %] | rule | |", "|---|---|---|---|"]
         lines += [
             f"| {number.what} | {number} | {number.bound} | {number.answer} |"
             for number in found.numbers
         ]
         yield "\n".join(lines)
         reason = said[WHY[found.scale]].get(told.name, "").strip()
-        yield f"**{found.answer.capitalize()}.** {reason}".strip()
+        yield " ".join(f"**{found.answer.capitalize()}.** {found.limits} {reason}".split())
 
 
 def picture(name: str, study: Study, said: Mapping[str, str]) -> Iterator[str]:

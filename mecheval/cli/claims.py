@@ -60,4 +60,6 @@ def _lines(findings: "Sequence[Finding]") -> "Iterator[RenderableType]":
             cells = (number.what, str(number), number.bound, number.answer)
             table.add_row(*map(Text, cells))
         yield table
+        if finding.limits:
+            yield Text(finding.limits)
         yield ""

@@ -58,6 +58,19 @@ def proportion_interval(k: int, n: int) -> Bounds:
     return float(low if k else 0.0), float(high if k < n else 1.0)
 
 
+@lru_cache
+def exact_interval(k: int, n: int) -> Bounds:
+    """Return the 95 % interval of Clopper and Pearson of the proportion k of n.
+
+    It never covers less than 95 %. Wilson's is narrower and right on average over proportions, but
+    with three seeds its lower end is missed in up to 8 % of studies instead of 2.5.
+    """
+    from scipy.stats import binomtest
+
+    ends = binomtest(k, n).proportion_ci(CONFIDENCE, method="exact")
+    return float(ends.low), float(ends.high)
+
+
 def interval(values: Float64[ndarray, " n"], bounds: Bounds = ANY) -> Bounds:
     """Return the 95 % interval of a mean over documents, cut to `bounds`.
 

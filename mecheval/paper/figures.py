@@ -1,4 +1,4 @@
-"""Figures 3 to 13, laid out like the paper's, and that of grandparent queries.
+"""Figures 3 to 13, laid out like the paper's, and those of grandparent and reversed queries.
 
 pyproject.toml registers every function as the figure of its name.
 """
@@ -11,6 +11,7 @@ from pandas import DataFrame
 from mecheval.core.spec import Spec
 from mecheval.paper.comparison import beside
 from mecheval.report import labels as names
+from mecheval.report.evidence import LAYER_1
 from mecheval.report.figure import Figure, Part
 from mecheval.report.parts.heat import Heat
 from mecheval.report.parts.lines import Lines
@@ -18,7 +19,6 @@ from mecheval.report.parts.points import Boxes, Points
 from mecheval.report.study import CELL, Study
 from mecheval.report.tables import Reading, behaviour, choice, chosen, ordered, read
 
-LAYER_1 = "blocks.1.block_in"
 WIDTH = "width (d_model)"
 LIKELIHOOD = "likelihood of the right answer, %"
 RESTORED = "Restored: the key is corrupted, and the clean input of layer 1 is put back"
@@ -27,19 +27,20 @@ MAMBA_TAPS = "taps of Mamba's convolution"
 ROLES = ("key", "value", "query")
 
 
-def _restored(
+def restored(
     panel: str,
     site: str,
     role: str,
     metric: str = "likelihood",
     split: str = "test",
 ) -> Reading:
+    """Return what is left of a number if the key is corrupted and one token restored."""
     place = {"site": site, "role": role, "split": split}
     return Reading(panel=panel, metric=metric, condition="restored", **place)
 
 
 ENDS = (Reading(panel="Original"), Reading(panel="Corrupted Key", condition="corrupt"))
-FIVE = (*ENDS, *(_restored(f"Restored @ {role.title()}", LAYER_1, role) for role in ROLES))
+FIVE = (*ENDS, *(restored(f"Restored @ {role.title()}", LAYER_1, role) for role in ROLES))
 
 
 def figure3(study: Study) -> Figure:
@@ -72,7 +73,7 @@ def figure5(study: Study) -> Figure:
     readings = list(ENDS)
     for layer, role in ((0, "value"), (0, "next_key"), (1, "value")):
         panel = f"Restored @ {layer}, {role.replace('_', ' ').title()}"
-        readings.append(_restored(panel, f"blocks.{layer}.mixer.conv_out", role))
+        readings.append(restored(panel, f"blocks.{layer}.mixer.conv_out", role))
     table = read(study, readings, beside=beside("5", every_rate=True), every_rate=True)
     table = table.assign(x=table["model.d_model"], y=[f"{r:.0e}" for r in table["train.lr"]])
     place = {reading.panel: i for i, reading in enumerate(readings)}
@@ -126,7 +127,7 @@ def figure10(study: Study) -> Figure:
     every = _against(study, [("", dev, test)])
     sides = []
     for role in ROLES:
-        on_dev, on_test = (_restored("", LAYER_1, role, "share", s) for s in ("dev", "test"))
+        on_dev, on_test = (restored("", LAYER_1, role, "share", s) for s in ("dev", "test"))
         sides.append((role, on_dev, on_test))
     shares = _against(study, sides).query("-0.5 <= x <= 1.5 and -0.5 <= y <= 1.5")
     looks = _looks(every)
@@ -181,6 +182,17 @@ def figure13(study: Study) -> Figure:
 def grandparent(study: Study) -> Figure:
     """Draw grandparent queries by number of layers."""
     return Figure.of(study, "grandparent", "Grandparent queries", _by_depth(study), choice(study))
+
+
+def reverse(study: Study) -> Figure:
+    """Draw AR that shows a value and asks for its key, at every rate, as it was published."""
+    numbers = beside("3-reverse", every_rate=True)
+    table = _series(read(study, [behaviour()], beside=numbers, every_rate=True))
+    rows = zip(table["series"], table["train.lr"], strict=True)
+    table = table.assign(panel="Accuracy", y=[f"{name}, rate {rate:.0e}" for name, rate in rows])
+    title = "Associative recall with reversed queries: accuracy on test, %"
+    note = "Shown is a value; asked for is its key, which stands before it."
+    return Figure.of(study, "reverse", title, [Heat("", table, WIDTH, "")], note)
 
 
 def _by_architecture(study: Study, figure: str) -> list[Heat]:

@@ -12,6 +12,18 @@ MAMBAS = [f"mamba:d_conv={taps}" for taps in range(5)]
 LINEAR = {"train.schedule": "linear"}  # §4.1 says cosine; figures 10 and 13 were run so
 
 
+def figure1(scale: Scale) -> Iterator[Experiment]:
+    """Train Attention, Based, Mamba and Mamba without convolution on AR and ATR."""
+    for task in ("recall", "atr"):
+        models = ["attention", "based", "mamba", "mamba:d_conv=0"]
+        yield from scale.aside().experiments(task, models)
+
+
+def figure2(scale: Scale) -> Iterator[Experiment]:
+    """Train Attention on AR, on which the paper shows what an interchange intervention is."""
+    yield from scale.aside().experiments("recall", ["attention"])
+
+
 def figure3(scale: Scale) -> Iterator[Experiment]:
     """Train every architecture on AR at every width and rate: which solve it, and how?"""
     yield from scale.experiments("recall")
@@ -79,3 +91,8 @@ def figure13(scale: Scale) -> Iterator[Experiment]:
 def grandparent(scale: Scale) -> Iterator[Experiment]:
     """Train every architecture on grandparent queries of ATR with one to three layers."""
     yield from scale.aside().experiments("atr_grandparent", layers=(1, 2, 3))
+
+
+def reverse(scale: Scale) -> Iterator[Experiment]:
+    """Train every architecture on AR that shows a value and asks for its key."""
+    yield from scale.aside().experiments("recall:query=value", layers=(3,))  # as was published

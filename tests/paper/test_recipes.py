@@ -27,6 +27,8 @@ from mecheval.sweeps.recipe import (
 
 SCALES = ("quick", "small", "laptop", "paper")
 COUNTS = {  # experiments at the scales quick, small, laptop and paper
+    "figure1": (8, 24, 16, 240),
+    "figure2": (1, 3, 3, 35),
     "figure3": (7, 126, 28, 245),
     "figure4a": (5, 90, 20, 175),
     "figure4b": (5, 90, 20, 175),
@@ -42,6 +44,7 @@ COUNTS = {  # experiments at the scales quick, small, laptop and paper
     "demo": (7, 42, 21, 49),
     "emergence": (7, 21, 21, 49),
     "grandparent": (21, 63, 21, 525),
+    "reverse": (7, 21, 21, 245),
 }
 recipe_module = sys.modules[
     "mecheval.sweeps.recipe"

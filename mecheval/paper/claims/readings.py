@@ -1,0 +1,72 @@
+"""What several claims read of runs: levels of accuracy, shares and mechanisms."""
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from mecheval.report.evidence import LAYER_1, Cell, Evidence
+from mecheval.report.numbers import (
+    Number,
+    Seeds,
+    count_at_least,
+    count_at_most,
+    count_mechanism,
+    gaps,
+)
+
+TREE = "treecall"
+ENOUGH, LITTLE = 50, 40  # per cent of a share: it is there, it is not
+INDUCTIVE = ("attention", "based")  # by the paper
+DIRECT_ONES = ("mamba", "delta_net", "hyena", "h3")
+
+
+def accuracy_at_least(runs: Evidence, bounds: Mapping[Cell, int]) -> Iterator[Number]:
+    for cell, bound in bounds.items():
+        yield count_at_least(bound, f"{cell}: accuracy", runs.accuracy(cell))
+
+
+def accuracy_at_most(runs: Evidence, bounds: Mapping[Cell, int]) -> Iterator[Number]:
+    for cell, bound in bounds.items():
+        yield count_at_most(bound, f"{cell}: accuracy", runs.accuracy(cell))
+
+
+def share_at_least(
+    runs: Evidence,
+    cell: Cell,
+    role: str,
+    site: str = LAYER_1,
+    where: str = "",
+) -> Number:
+    """Count the seeds in which a place restores half or more."""
+    return count_at_least(ENOUGH, _place(cell, role, where), runs.share(cell, role, site))
+
+
+def share_at_most(
+    runs: Evidence,
+    cell: Cell,
+    role: str,
+    site: str = LAYER_1,
+    where: str = "",
+) -> Number:
+    """Count the seeds in which a place restores little."""
+    return count_at_most(LITTLE, _place(cell, role, where), runs.share(cell, role, site))
+
+
+def mechanisms(
+    runs: Evidence,
+    mechanism: str,
+    cells: Iterable[Cell],
+    label: str = "",
+) -> Iterator[Number]:
+    """Count the seeds of each cell with a mechanism; `label` opens the names."""
+    for cell in cells:
+        what = f"{label}{cell}: mechanism"
+        yield count_mechanism(mechanism, what, runs.mechanisms(cell))
+
+
+def lead(runs: Evidence, cell: Cell, other: Cell, split: str = "test") -> Seeds:
+    """Return by how much one cell is more accurate than another, seed by seed."""
+    return gaps(runs.accuracy(cell, split), runs.accuracy(other, split))
+
+
+def _place(cell: Cell, role: str, where: str) -> str:
+    """Return `Mamba: share of layer 0's mixer at the query`."""
+    return " ".join(f"{cell}: share {where} at the {role.replace('_', ' ')}".split())
