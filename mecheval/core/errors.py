@@ -40,6 +40,10 @@ class Interrupted(MechevalError):
     exit_code = 130
 
 
+class Paused(Interrupted):
+    """Training has reached the step at which it was asked to pause; everything is saved."""
+
+
 class CheckFailed(MechevalError):
     """A plug-in that breaks its contract; lists every failed check, one line each."""
 

@@ -16,7 +16,7 @@ from jaxtyping import Bool
 from numpy import ndarray
 from torch import Tensor
 
-from mecheval.core.errors import Interrupted, MechevalError, RunFailed, StoreError
+from mecheval.core.errors import Interrupted, MechevalError, Paused, RunFailed, StoreError
 from mecheval.interventions.grid import GridOptions
 from mecheval.interventions.grid_eval import evaluate_grid, missing_sites
 from mecheval.interventions.verdict import Verdict
@@ -36,7 +36,7 @@ from mecheval.tasks.documents import Documents
 from mecheval.tasks.splits import Split
 from mecheval.training.batches import Batches
 from mecheval.training.config import Row
-from mecheval.training.train import Diverged, Training, train
+from mecheval.training.train import Diverged, Training, solved, train
 
 logger = logging.getLogger("mecheval")
 SPLITS: dict[str, tuple[Split, ...]] = {"test": ("test",), "dev": ("dev",), "both": ("dev", "test")}
@@ -61,8 +61,12 @@ def run(
     out: str | Path,
     settings: Settings = Settings(),  # noqa: B008, it is frozen
     watchers: Sequence[Watcher] = (),
+    until: int | None = None,
 ) -> Run:
-    """Return the run of an experiment in a folder of `out`: train it, resume it or read it."""
+    """Return the run of an experiment in a folder of `out`: train it, resume it or read it.
+
+    With `until`, training that is not over at that step is saved there, and Paused is raised.
+    """
     made = made_by(settings.device, settings.threads, settings.plugins)
     pending = PendingRun(Path(out) / experiment.name)
     if finished := pending.finished:
@@ -73,7 +77,7 @@ def run(
             if finished := pending.finished or pending.recover():
                 return _check_finished(finished, experiment, made)
             pending.begin(experiment.record(), made)
-            session = Session(experiment, pending, settings, watchers)
+            session = Session(experiment, pending, settings, watchers, until)
             try:
                 return session.complete(made)
             except MechevalError:
@@ -93,9 +97,10 @@ class Session:
         pending: PendingRun,
         settings: Settings,
         watchers: Sequence[Watcher],
+        until: int | None = None,
     ) -> None:
         self.experiment, self.pending = experiment, pending
-        self.settings, self.watchers = settings, watchers
+        self.settings, self.watchers, self.until = settings, watchers, until
         self.clock, self.started = Clock(), timestamp()
         self.emergence: list[dict[str, Any]] = []  # rows of the grids made during training
         task, seed = experiment.task, experiment.seed
@@ -154,7 +159,8 @@ class Session:
                 watcher.finish(ended)
 
     def _train(self) -> None:
-        """Train to the end or to a stop signal; save on the way and at the end."""
+        """Train to the end, to a stop signal or to `until`; save on the way and at the end."""
+        self._pause()
         training, config, dev = self.training, self.experiment.eval, self._documents("dev")
         every, batches = config.every, self.batches
 
@@ -175,7 +181,17 @@ class Session:
                     stopped = f"stopped at step {training.step} of {self.experiment.train.total}"
                     rerun = "rerun the same command to resume"
                     raise Interrupted(f"{stopped}; {self.pending.folder} is saved, {rerun}")
+                self._pause()
             save_checkpoint(self.pending.checkpoints, self.checkpoint)
+
+    def _pause(self) -> None:
+        """Save and raise Paused at the step `until`, unless training is over there."""
+        training, config = self.training, self.experiment.train
+        if self.until is None or not self.until <= training.step < config.total:
+            return
+        if not solved(training, config):
+            save_checkpoint(self.pending.checkpoints, self.checkpoint)
+            raise Paused(f"{self.pending.folder} is saved at step {training.step}")
 
     @property
     def checkpoint(self) -> Checkpoint:
