@@ -1,14 +1,17 @@
 """`card(MyMixer)`: train what is missing, measure, and write one page on how a mixer recalls."""
 
 import json
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mecheval.cards import experiments
-from mecheval.cards.experiments import CardSweep
+from mecheval.cards.experiments import CardRuns
+from mecheval.cards.search import RULE
+from mecheval.cards.stages import Stage, Stages
 from mecheval.cards.subject import Subject
 from mecheval.core.notebook import short
 from mecheval.core.spec import Spec
@@ -47,6 +50,11 @@ class Card:
             accuracy = line["accuracy"] or {}
             lines.append({**line, **accuracy, "accuracy": accuracy.get("value")})
         return DataFrame(lines, columns=COLUMNS)
+
+    @property
+    def stage(self) -> str:
+        """Return how complete the card is: `stage 1 of 5: AR, one seed`."""
+        return "stage {number} of {of}: {name}".format(**self.facts["stage"])
 
     @property
     def failures(self) -> list[str]:
@@ -100,6 +108,7 @@ class Card:
             if line["architecture"] == self.facts["architecture"]:
                 state = "no verdict" if line["accuracy"] else line["state"]
                 verdicts.append(f"{Spec.parse(line['task']).name}: {line['mechanism'] or state}")
+        verdicts += [] if self.facts["stage"]["last"] else [self.stage]
         name, scale = self.facts["architecture"], self.facts["scale"]
         return short(f"Card({name!r}, {scale!r}, {', '.join(verdicts)})")
 
@@ -112,19 +121,29 @@ def card(
     plugins: Sequence[str] = (),
     watch: Watch | None = None,
     progress: bool | None = None,
+    on_stage: Callable[[Card, float], None] = lambda card, seconds: None,
 ) -> Card:
     """Return the mechanism card of a mixer.
+
+    It is made in stages: a first answer (AR, one seed, a short search for the rate) is written in
+    minutes, then it is refined and written again after each stage. `on_stage` is called with each
+    card and the seconds since the start.
 
     The subject is a class, `file.py:Class`, or the name of a mixer or an architecture, with
     options. Its runs and those of the baselines are kept below `out`: a finished run is not trained
     again. They are trained by `workers` processes; a class that is in no file, for example one
-    defined in a notebook, is trained in this process. `watch` is called with all runs
+    defined in a notebook, is trained in this process. `watch` is called with the runs of a stage
     while they are trained.
     """
-    mixer, size, sweeps = prepare(subject, scale, out, workers, plugins)
-    experiments.run_sweeps(sweeps, watch or sweep_progress(progress))
-    result = _assemble(mixer, size, sweeps, experiments.card_folder(mixer, size, Path(out)))
-    result.write()
+    start = time.monotonic()
+    runs = prepare(subject, scale, out, workers, plugins)
+    stages = Stages(runs, watch or sweep_progress(progress))
+    planned = stages.plan()
+    for number, stage in enumerate(planned, 1):
+        if stage.work(stages) or number == len(planned):
+            result = _assemble(runs, stage, number, planned)
+            result.write()
+            on_stage(result, time.monotonic() - start)
     return result
 
 
@@ -134,7 +153,7 @@ def prepare(
     out: str | Path,
     workers: int | None,
     plugins: Sequence[str] = (),
-) -> tuple[Subject, Scale, list[CardSweep]]:
+) -> CardRuns:
     """Resolve and validate the subject and plan its runs; nothing is written yet.
 
     A subject whose runs are all finished was validated before.
@@ -142,52 +161,65 @@ def prepare(
     size = get_scale(scale) if isinstance(scale, str) else scale
     mixer = Subject.of(subject, plugins)
     count = cores() if workers is None else workers
-    sweeps = experiments.plan_sweeps(mixer, size, Path(out), count)
-    if experiments.unfinished_runs(sweeps):
-        mixer.check(sweeps[0].sweep.experiments[0])
-    return mixer, size, sweeps
+    runs = CardRuns.plan(mixer, size, Path(out), count)
+    if runs.ahead():
+        mixer.check(runs.grid[0])
+    return runs
 
 
-def _assemble(mixer: Subject, scale: Scale, sweeps: Sequence[CardSweep], folder: Path) -> Card:
+def _assemble(runs: CardRuns, stage: Stage, number: int, planned: Sequence[Stage]) -> Card:
     """Read the runs, measure what is not in them, and put everything into words."""
-    from mecheval.cards import facts, sentences
+    from mecheval.cards import advice, facts, sentences
     from mecheval.cards.caveats import caveats
     from mecheval.cards.measure import load_or_measure
     from mecheval.report import labels
-    from mecheval.report.study import Study
 
-    name = mixer.architecture
+    name, folder = runs.subject.architecture, runs.folder
     order = [name, *experiments.baselines(name)]
-    study = Study.joined([Study.read(sweep.sweep.folder) for sweep in sweeps])
+    study, stopped = facts.read_study(runs, stage.tasks)
     folder.mkdir(exist_ok=True)
-    best = facts.best_runs(study, name)
-    measured = load_or_measure(best, _one_of_each(sweeps, order), folder)
-    lines = facts.lines(study, order)
+    lines = facts.lines(study, order, stopped)
     subject_lines = [line for line in lines if line.architecture == name]
     baseline_lines = [line for line in lines if line.architecture != name]
+    best = facts.best_runs(study, name)
+    unsolved = [line.task for line in subject_lines if line.needs_diagnosis]
+    measured = load_or_measure(best, _one_of_each(runs, order), folder, unsolved)
     cells: dict[str, list[Any]] = {line.task: [] for line in subject_lines}
     solved = [line.task for line in subject_lines if line.solved]
     for cell in measured.cells:
         if cell["task"] in solved:
             cells[cell["task"]].append(cell)
     steps = facts.emergence_steps(study, name)
-    model = sweeps[0].sweep.experiments[0].model
+    model = runs.grid[0].model
+    shares = [cell for rows in cells.values() for cell in rows]
+    coming = [one.name for one in planned[number:]]
     content = {
         "architecture": name,
         "shown": labels.architecture(name),
-        "scale": scale.name,
+        "scale": runs.scale.name,
+        "stage": {
+            "number": number,
+            "of": len(planned),
+            "name": stage.name,
+            "coming": coming,
+            "last": not coming,
+        },
         "d_model": model.d_model,
         "layers": model.layers,
         "baselines": order[1:],
-        "in_this_process": bool(mixer.checksums),
+        "in_this_process": bool(runs.subject.checksums),
         "choice": CHOICE,
+        "search": RULE if stopped else "",
         "summary": [sentences.summary(line) for line in subject_lines],
         "lines": [{**asdict(line), "solved": line.solved} for line in lines],
         "where": {task: sentences.location(rows) for task, rows in cells.items()},
         "convolution": {task: sentences.convolutions(rows) for task, rows in cells.items()},
+        "above": sentences.above_all(shares),
         "emerged": {"said": sentences.emergence(steps), "seeds": [asdict(step) for step in steps]},
         **asdict(measured),
-        "cells": [cell for rows in cells.values() for cell in rows],
+        "diagnoses": advice.with_advice(measured.diagnoses, subject_lines),
+        "cells": shares,
+        "stopped": [{**asdict(one), "reason": one.reason} for one in stopped.values()],
         "unfinished": facts.unfinished(study),
         "caveats": caveats(study, subject_lines, baseline_lines, measured.cells, measured.costs),
         "folder": str(folder),
@@ -195,9 +227,9 @@ def _assemble(mixer: Subject, scale: Scale, sweeps: Sequence[CardSweep], folder:
     return Card(study, json.loads(json.dumps(content)), folder)
 
 
-def _one_of_each(sweeps: Sequence[CardSweep], order: Sequence[str]) -> list[Experiment]:
+def _one_of_each(runs: CardRuns, order: Sequence[str]) -> list[Experiment]:
     """Return the first experiment of each architecture: all are on the same task."""
-    planned = [experiment for sweep in sweeps for experiment in sweep.sweep.experiments]
+    planned = [*runs.grid, *experiments.experiments(runs.scale, experiments.BASELINES)]
     first = {experiment.model.architecture: experiment for experiment in reversed(planned)}
     return [first[name] for name in order]
 

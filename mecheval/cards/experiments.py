@@ -1,4 +1,4 @@
-"""The experiments of a card, and the two sweeps that run them.
+"""The experiments of a card, and the two folders in which they are run.
 
 A card trains the subject and two baselines on both tasks, at the largest width of a scale. The
 subject's runs are in a folder of their own, the baselines' in one that all cards share.
@@ -9,9 +9,11 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
+from mecheval.cards.search import Stopped, read_stopped, write_stopped
 from mecheval.cards.subject import Subject
 from mecheval.models.config import ModelConfig
 from mecheval.plugins import isolated_plugins
+from mecheval.results.plan import Plan
 from mecheval.runs.experiment import Experiment
 from mecheval.sweeps.planned import Outcome, PlannedRun
 from mecheval.sweeps.recipe import Scale
@@ -28,13 +30,16 @@ GRIDS = 20  # about as many during a training that is not stopped early
 
 def experiments(scale: Scale, architectures: Sequence[str]) -> list[Experiment]:
     """Return the experiments of a card: all rates of the scale, and at least three seeds."""
-    seeds = scale.seeds if len(scale.seeds) >= len(SEEDS) else SEEDS
-    size = replace(scale.widest(), seeds=seeds)
+    size = replace(scale.widest(), seeds=seeds_of(scale))
     planned = []
     for task in TASKS:
         for experiment in size.experiments(task, architectures):
             planned.append(_with_grids(experiment) if task == EMERGENCE else experiment)
     return planned
+
+
+def seeds_of(scale: Scale) -> Sequence[int]:
+    return scale.seeds if len(scale.seeds) >= len(SEEDS) else SEEDS
 
 
 def baselines(architecture: str) -> list[str]:
@@ -50,62 +55,152 @@ def _with_grids(experiment: Experiment) -> Experiment:
     return replace(experiment, eval=replace(experiment.eval, grid="short", grid_every=every))
 
 
-@dataclass(frozen=True)
-class CardSweep:
-    """One of the two sweeps of a card; `checksums` are those of a subject without a file."""
-
-    sweep: Sweep
-    checksums: Mapping[str, str]
-
-    def runs(self) -> list[PlannedRun]:
-        with isolated_plugins(self.checksums):
-            return self.sweep.runs()
-
-    def execute(self, watch: Watch) -> list[PlannedRun]:
-        with isolated_plugins(self.checksums):
-            return self.sweep.execute(self._executor, watch=watch)
-
-    def _executor(self) -> Executor:
-        from mecheval.sweeps.local import Local
-
-        return InProcess() if self.checksums else Local(self.sweep.options.workers)
-
-
-def plan_sweeps(subject: Subject, scale: Scale, out: Path, workers: int) -> list[CardSweep]:
-    """Plan both sweeps, the subject's first; a baseline has only the shared one."""
-
-    def plan(names: Sequence[str], folder: Path, runner: Subject) -> CardSweep:
-        options = SweepOptions(workers=workers, plugins=runner.plugins)
-        inner = Sweep(experiments(scale, names), folder, RECIPE, scale.name, options)
-        sweep = CardSweep(inner, runner.checksums)
-        sweep.runs()  # refuses runs of other versions before anything starts
-        return sweep
-
-    shared = plan(BASELINES, out / f"card-baselines-{scale.name}", Subject("baselines"))
-    if subject.architecture in BASELINES:
-        return [shared]
-    return [plan([subject.architecture], card_folder(subject, scale, out), subject), shared]
-
-
 def card_folder(subject: Subject, scale: Scale, out: Path) -> Path:
     """Return the folder of the card and of the subject's runs."""
     return out / f"card-{subject.folder}-{scale.name}"
 
 
-def run_sweeps(sweeps: Sequence[CardSweep], watch: Watch) -> None:
-    """Run one sweep after the other; `watch` always gets the runs of both."""
-    for sweep in sweeps:
-        others = [run for other in sweeps if other is not sweep for run in other.runs()]
-        sweep.execute(partial(_watch_both, watch, others))
+class RunFolder:
+    """Runs of a card in one folder, planned step by step.
+
+    `always` are planned from the start, others when they are asked for; runs that an earlier
+    process began stay planned. `requested` has the keys of all experiments asked for.
+    """
+
+    def __init__(
+        self, folder: Path, scale: str, runner: Subject, workers: int, always: list[Experiment]
+    ) -> None:
+        self.folder, self._scale, self._runner = folder, scale, runner
+        self._options = SweepOptions(workers=workers, plugins=runner.plugins)
+        self._planned = {one.key: one for one in [*always, *self._begun()]}
+        self.requested: dict[str, Experiment] = {}
+        self._tried: set[str] = set()
+        self.stopped = read_stopped(folder)
+
+    def runs(self, experiments: Sequence[Experiment]) -> list[PlannedRun]:
+        """Return experiments in their present state; refuse finished runs of other versions."""
+        with isolated_plugins(self._runner.checksums):
+            return self._sweep(experiments).runs()
+
+    def missing(self, experiments: Sequence[Experiment]) -> list[Experiment]:
+        """Return those that are not finished."""
+        return [one for one in experiments if not (self.folder / one.name).exists()]
+
+    def execute(
+        self, experiments: Sequence[Experiment], watch: Watch, until: int | None = None
+    ) -> bool:
+        """Train what is not finished, and return whether there was anything to do.
+
+        What failed is not tried again by the same process. With `until`, training pauses there.
+        """
+        self.requested |= {one.key: one for one in experiments}
+        todo = [one for one in self.missing(experiments) if one.key not in self._tried]
+        if not todo:
+            return False
+        self._planned |= {one.key: one for one in todo}
+        keys = {one.key for one in todo}
+        self._tried |= keys if until is None else set()
+        with isolated_plugins(self._runner.checksums):
+            sweep = self._sweep(list(self._planned.values()))
+            shown = partial(self._watch, watch, {one.key for one in experiments})
+            sweep.execute(self._executor, watch=shown, keys=keys, until=until)
+        return True
+
+    def stop(self, stopped: Mapping[str, Stopped]) -> None:
+        """Keep what the search stopped, and why."""
+        self.stopped |= stopped
+        write_stopped(self.folder, self.stopped)
+
+    def _watch(self, watch: Watch, keys: set[str], runs: Sequence[PlannedRun]) -> None:
+        """Show the runs of this stage; those that wait at a rung or were stopped are not killed."""
+        shown = [run for run in runs if run.record["key"] in keys]
+        for run in shown:
+            if run.status == "killed" and run.reason is None:
+                run.status = "paused"
+        watch(shown)
+
+    def _begun(self) -> Iterator[Experiment]:
+        """Yield the planned experiments of an earlier process that have a folder."""
+        plan = Plan.read(self.folder) if self.folder.is_dir() else None
+        for record, name in zip(plan.experiments, plan.folders, strict=True) if plan else ():
+            if any(self.folder.glob(f"{name}*")):
+                yield Experiment.from_record(record)
+
+    def _sweep(self, experiments: Sequence[Experiment]) -> Sweep:
+        return Sweep(experiments, self.folder, RECIPE, self._scale, self._options)
+
+    def _executor(self) -> Executor:
+        from mecheval.sweeps.local import Local
+
+        return InProcess() if self._runner.checksums else Local(self._options.workers)
 
 
-def _watch_both(watch: Watch, others: Sequence[PlannedRun], runs: Sequence[PlannedRun]) -> None:
-    watch([*runs, *others])
+@dataclass(frozen=True)
+class CardRuns:
+    """The subject's experiments by task, rate and seed, its folder, and that of the baselines.
 
+    A baseline has only the shared folder.
+    """
 
-def unfinished_runs(sweeps: Sequence[CardSweep]) -> list[PlannedRun]:
-    """Return the runs that are still to be trained."""
-    return [run for sweep in sweeps for run in sweep.runs() if run.status in OPEN]
+    subject: Subject
+    scale: Scale
+    folder: Path  # of the card
+    own: RunFolder
+    shared: RunFolder
+    grid: list[Experiment]
+
+    @classmethod
+    def plan(cls, subject: Subject, scale: Scale, out: Path, workers: int) -> "CardRuns":
+        """Plan all runs; refuse those of other versions before anything starts."""
+        common = experiments(scale, BASELINES)
+        place = out / f"card-baselines-{scale.name}"
+        shared = RunFolder(place, scale.name, Subject("baselines"), workers, common)
+        folder, own = card_folder(subject, scale, out), shared
+        grid = experiments(scale, [subject.architecture])
+        if subject.architecture not in BASELINES:
+            own = RunFolder(folder, scale.name, subject, workers, [])
+            own.runs(grid)
+        shared.runs(common)
+        return cls(subject, scale, folder, own, shared, grid)
+
+    def of(self, task: str, rate: float, seed: int) -> Experiment:
+        """Return the subject's experiment on a task, also at a rate that the scale has not."""
+        first = next(one for one in self.grid if one.task_spec == task and one.seed == seed)
+        return replace(first, train=replace(first.train, lr=rate))
+
+    def rates(self, task: str) -> list[float]:
+        """Return the scale's rates on a task."""
+        return sorted({one.train.lr for one in self.grid if one.task_spec == task})
+
+    def baseline_runs(self, task: str) -> list[Experiment]:
+        common = experiments(self.scale, BASELINES)
+        return [one for one in common if one.task_spec == task]
+
+    @property
+    def tasks(self) -> list[str]:
+        return list(dict.fromkeys(one.task_spec for one in self.grid))
+
+    @property
+    def first_seed(self) -> int:
+        return self.grid[0].seed
+
+    def whole(self) -> list[Experiment]:
+        """Return all experiments if every rate has one seed, and one rate has all."""
+        planned = []
+        for one in self.grid:
+            rates = self.rates(one.task_spec)
+            if one.seed == self.first_seed or one.train.lr == rates[len(rates) // 2]:
+                planned.append(one)
+        both = [*planned, *experiments(self.scale, BASELINES)]
+        return list({one.key: one for one in both}.values())
+
+    def ahead(self) -> list[PlannedRun]:
+        """Return those of `whole` that are not finished."""
+        names = {one.model.architecture for one in self.grid}
+        own = [one for one in self.whole() if one.model.architecture in names]
+        others = [one for one in self.whole() if one.model.architecture not in names]
+        runs = self.own.runs(own) + (self.shared.runs(others) if others else [])
+        return [run for run in runs if run.status in OPEN]
 
 
 class InProcess:

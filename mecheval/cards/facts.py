@@ -5,7 +5,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from mecheval.cards.experiments import EMERGENCE
+from pandas import DataFrame
+
+from mecheval.cards.experiments import EMERGENCE, CardRuns
+from mecheval.cards.search import Stopped
 from mecheval.core.spec import Spec
 from mecheval.interventions.emergence import crossings
 from mecheval.interventions.verdict import UNSOLVED
@@ -14,8 +17,10 @@ from mecheval.report.facts import unfinished as unfinished_runs
 from mecheval.report.study import CELL, OUTCOMES, Study
 from mecheval.report.tables import at_chosen, behaviour, chosen, json_value, read
 from mecheval.report.verdicts import verdicts
+from mecheval.results.plan import FINISHED
 
 Row = Mapping[str, Any]
+ACCURATE = 0.9  # accuracy from which a solved task needs no diagnosis
 
 
 @dataclass(frozen=True)
@@ -63,6 +68,11 @@ class Line:
         """Tell whether corrupting a key costs most seeds the answer."""
         return self.mechanism not in ("", UNSOLVED)
 
+    @property
+    def needs_diagnosis(self) -> bool:
+        """Tell whether it was trained and has not learned the task, or only partly."""
+        return self.accuracy is not None and self.accuracy.value < ACCURATE
+
 
 @dataclass(frozen=True)
 class EmergenceStep:
@@ -73,9 +83,50 @@ class EmergenceStep:
     step: int
 
 
-def lines(study: Study, order: Sequence[str]) -> list[Line]:
-    """Return a line for each task and architecture, the architectures in the given order."""
+def read_study(runs: CardRuns, tasks: Sequence[str]) -> tuple[Study, dict[str, Stopped]]:
+    """Read the runs on some tasks, and what the rate search stopped and nothing has resumed.
+
+    Runs that no stage has asked for yet are left out, unless an earlier process finished them.
+    """
+    folders = dict.fromkeys([runs.own.folder, runs.shared.folder])
+    parts = [Study.read(folder) for folder in folders if _has_runs(folder)]
+    study = Study.joined(parts)
+    requested = {**runs.own.requested, **runs.shared.requested}
+    table = study.runs
+    resting = table["key"].isin(list(runs.own.stopped)) & ~table["outcome"].isin(FINISHED)
+    resting &= table["reason"].isna()
+    keep = table["outcome"].isin(FINISHED) | table["key"].isin(list(requested))
+    keep &= ~resting & table["task"].isin(list(tasks))
+    stopped = {key: runs.own.stopped[key] for key in table.loc[resting, "key"]}
+    return _restricted(study, table[keep]), stopped
+
+
+def _has_runs(folder: Path) -> bool:
+    return folder.is_dir() and any(path.is_dir() for path in folder.iterdir())
+
+
+def _restricted(study: Study, runs: DataFrame) -> Study:
+    keys = set(runs["key"])
+    tables = {name: getattr(study, name) for name in ("rows", "curves")}
+    kept = {name: table[table["key"].isin(keys)] for name, table in tables.items()}
+    return replace(study, runs=runs, **kept)
+
+
+def lines(
+    study: Study, order: Sequence[str], stopped: Mapping[str, Stopped] | None = None
+) -> list[Line]:
+    """Return a line for each task and architecture, the architectures in the given order.
+
+    What the search stopped is among the rates of the first.
+    """
     rates = _rates(study)
+    for one in (stopped or {}).values():
+        state = f"stopped at step {one.step:,} ({one.accuracy:.0%} on dev there)"
+        resting = {"rate": one.rate, "dev_accuracy": None, "chosen": False, "state": state}
+        for cell, tried in rates.items():
+            if cell[:2] == (one.task, order[0]):
+                tried.append(resting)
+                tried.sort(key=lambda rate: float(rate["rate"]))
     likelihoods = {}
     for row in read(study, [behaviour("likelihood")]).to_dict("records"):
         likelihoods[_cell(row)] = row

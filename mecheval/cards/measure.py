@@ -33,46 +33,56 @@ class Measured:
     `cells`: the restored share by task, site and role. `looks`: the share of the mixing weights by
     task, layer and roles, mean over heads and in the strongest head. `costs`: by architecture.
     `steps`: the subject's step time over the architecture's, median and middle half of the rounds.
+    `diagnoses`: of each task that is not solved, why.
     """
 
     cells: list[Row]
     looks: list[Row]
     costs: list[Row]
     steps: list[Row]
+    diagnoses: list[Row]
 
 
-def load_or_measure(best: Runs, experiments: Sequence[Experiment], folder: Path) -> Measured:
+def load_or_measure(
+    best: Runs, experiments: Sequence[Experiment], folder: Path, unsolved: Sequence[str] = ()
+) -> Measured:
     """Return what is kept in the folder if it belongs to these runs; otherwise measure and keep it.
 
     `best` is the best run of each task; `experiments` has one of each architecture, the subject's
-    first.
+    first; `unsolved` are the tasks that need a diagnosis.
     """
     runs = {task: run.name for task, run in best.items()}
     source = {"runs": runs, "experiments": [experiment.key for experiment in experiments]}
+    source["unsolved"] = list(unsolved)
     try:
         kept = read_json(folder / FILE)
         if kept["of"] == source:
             return Measured(**kept["found"])
     except (Damaged, KeyError, TypeError):
         pass  # missing or incomplete: measure again
-    measured = measure(best, experiments)
+    measured = measure(best, experiments, unsolved)
     write_json(folder / FILE, {"of": source, "found": asdict(measured)})
     return measured
 
 
-def measure(best: Runs, experiments: Sequence[Experiment]) -> Measured:
+def measure(
+    best: Runs, experiments: Sequence[Experiment], unsolved: Sequence[str] = ()
+) -> Measured:
+    from mecheval.cards.diagnosis import diagnose
     from mecheval.runs.fit import prepared
 
     cells: list[Row] = []
     looks: list[Row] = []
+    diagnoses: list[Row] = []
     with prepared(Settings()):
         for task, folder in best.items():
             run = Run(folder)
             model = run.load_model()
             cells += _restored_shares(task, model, run.experiment)
             looks += _mixing_shares(task, model, run.experiment)
+            diagnoses += [diagnose(run, model)] if task in unsolved else []
         costs = [_cost(experiment) for experiment in experiments]
-        return Measured(cells, looks, costs, _step_times(experiments))
+        return Measured(cells, looks, costs, _step_times(experiments), diagnoses)
 
 
 def _restored_shares(task: str, model: "Model", experiment: Experiment) -> Iterator[Row]:

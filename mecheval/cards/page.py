@@ -32,10 +32,11 @@ _MARKUP = re.compile(r"([\\`*\[\]|])")
 
 def html(study: Study, facts: Mapping[str, Any]) -> str:
     """Return the page; everything that comes from files is escaped."""
-    sheets = {"verdict": demo(study), "where": _heat_map(study, facts["cells"])}
+    subject = facts["architecture"]
+    sheets = {"verdict": demo(study, subject), "where": _heat_map(study, facts["cells"])}
     part = watched(study)
-    sheets["emergence"] = emergence(part) if len(part.curves) else None
-    sheets |= {f"training {task}": _training(study, task) for task in study.field("task")}
+    sheets["emergence"] = emergence(part, subject) if len(part.curves) else None
+    sheets |= {f"training {task}": _training(study, task, subject) for task in study.field("task")}
     figures = {name: embed(sheet) for name, sheet in sheets.items() if sheet}
     return render(
         "card.html",
@@ -101,8 +102,10 @@ def _heat_map(study: Study, cells: Sequence[Mapping[str, Any]]) -> Figure | None
     return Figure.of(study, "where", "What each site restores", [heat], HEAT_NOTE)
 
 
-def _training(study: Study, task: str) -> Figure | None:
+def _training(study: Study, task: str, subject: str) -> Figure | None:
     part = on_task(study, task)
     if not len(part.curves):
         return None
-    return replace(training(part), title=f"Training on {labels.task(task)}, at the chosen rates")
+    return replace(
+        training(part, subject), title=f"Training on {labels.task(task)}, at the chosen rates"
+    )

@@ -10,6 +10,11 @@ from mecheval.report import labels
 
 Row = Mapping[str, Any]
 HOLDS = Thresholds().holds  # a verdict, too, says from this share on that a token holds the key
+ALL = 1.005  # a share that is shown as more than 100 %
+MORE = (
+    "the document with the restored token gives the right answer more likelihood than the clean "
+    "document does; shares are not parts of a whole"
+)
 JOINED = ("value", "next_key")  # tokens to which a short convolution can carry the key
 
 
@@ -35,6 +40,15 @@ def location(cells: Sequence[Row]) -> str:
         elif site.endswith("block_in") or site == "final_in":
             places.append(f"after the last layer by {_holders(shares)}")
     return f"The key's information is held {'; '.join(places)}." if places else ""
+
+
+def above_all(cells: Sequence[Row]) -> str:
+    """Explain shares above 100 %, if there are any."""
+    shares = [cell["value"] for cell in cells if cell["value"] > ALL]
+    if not shares:
+        return ""
+    most = f"A share above 100 % (here up to {_percent(max(shares))})"
+    return f"{most} means that {MORE}."
 
 
 def convolutions(cells: Sequence[Row]) -> list[str]:

@@ -1,5 +1,6 @@
 """`mecheval card`: the mechanism card of a mixer."""
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,6 +12,8 @@ from mecheval.core.errors import RunFailed
 
 if TYPE_CHECKING:
     from mecheval.cards.card import Card
+    from mecheval.cards.experiments import CardRuns
+    from mecheval.terminal.sweep_view import Lines, LiveTable
 
 _SUBJECT = "file.py:Class, or the name of a mixer or an architecture, with options"
 
@@ -27,9 +30,9 @@ def card(
 ) -> None:
     """Write a mechanism card: one page on how a mixer recalls, beside attention and Mamba.
 
-    The mixer is validated, trained on both tasks, intervened on and given a verdict: about ten
-    minutes on two cores. Rerun the same command to resume after a kill; a finished card opens at
-    once.
+    A first answer is there in minutes: AR, one seed, a short search for the rate. The card is then
+    refined (every rate, seeds, baselines, ATR) and written again after each stage. Stop it at any
+    time; rerun the same command to resume. A finished card opens at once.
     """
     from mecheval.sweeps.sweep import SweepOptions
 
@@ -42,10 +45,11 @@ def card(
 
     if dry_run:
         plan = prepare(subject, scale, out, options.workers, files)
-        _print_estimate(plan, out, options.workers, as_json)
+        _print_estimate(plan, options.workers, as_json)
         return
     with sweep_progress(options.workers) as watch:
-        result = make_card(subject, scale, out, options.workers, files, watch)
+        on_stage = partial(_say_stage, watch)
+        result = make_card(subject, scale, out, options.workers, files, watch, on_stage)
     if as_json:
         print_json(result.to_dict())
     else:
@@ -56,6 +60,19 @@ def card(
             console.print(result.folder / name, soft_wrap=True)
     if result.failures:
         raise RunFailed("\n".join(result.failures))
+
+
+def _say_stage(watch: "LiveTable | Lines", result: "Card", seconds: float) -> None:
+    """Say where the card is, and what is still to come."""
+    from mecheval.terminal.tables import clock
+
+    stage = result.facts["stage"]
+    if stage["last"]:
+        return
+    name = "first answer" if stage["number"] == 1 else stage["name"]
+    coming = "; ".join(stage["coming"])
+    page = result.folder / "card.html"
+    watch.say(f"{name} after {clock(seconds)}; refining: {coming}; open {page}")
 
 
 def _verdict_table(result: "Card") -> Any:
@@ -73,15 +90,13 @@ def _verdict_table(result: "Card") -> Any:
     return verdict_table(["task", "architecture"], rows)
 
 
-def _print_estimate(plan: Any, out: Path, workers: int, as_json: bool) -> None:
-    from mecheval.cards.experiments import card_folder, unfinished_runs
+def _print_estimate(runs: "CardRuns", workers: int, as_json: bool) -> None:
     from mecheval.sweeps.estimate import estimate
     from mecheval.terminal import tables as terminal
     from mecheval.terminal.sweep_view import estimate_table
 
-    mixer, size, sweeps = plan
-    folder, waiting = card_folder(mixer, size, out), unfinished_runs(sweeps)
-    total = sum(len(sweep.sweep.experiments) for sweep in sweeps)
+    mixer, size, folder, waiting = runs.subject, runs.scale, runs.folder, runs.ahead()
+    total = len(runs.whole())
     with terminal.working("timing a few steps of every kind"):
         cost = estimate(waiting, workers)
     if as_json:
@@ -92,5 +107,5 @@ def _print_estimate(plan: Any, out: Path, workers: int, as_json: bool) -> None:
     console = terminal.console()
     console.print(terminal.title(mixer.architecture, f"scale {size.name}", str(folder)))
     console.print(estimate_table(cost.groups))
-    left = f"at most about {terminal.clock(cost.seconds)} with {workers} workers"
+    left = f"{terminal.duration(cost.fewest_seconds, cost.seconds)} with {workers} workers"
     console.print(f"{total} experiments, {len(waiting)} to run · {left}")

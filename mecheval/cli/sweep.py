@@ -263,13 +263,14 @@ def _print_estimate(sweep: "Sweep", only: Sequence[str], as_json: bool) -> None:
         print_json({**names, **counts, "workers": options.workers, **vars(taken)})
         return
     rest = "" if taken.measured == taken.shapes else "; others in proportion to their size"
-    total, one_core = terminal.clock(taken.seconds), terminal.clock(taken.core_seconds)
+    total = terminal.duration(taken.fewest_seconds, taken.seconds)
+    one_core = terminal.clock(taken.core_seconds)
     screen = terminal.console()
     screen.print(terminal.title(sweep.recipe, sweep.scale, str(sweep.folder)))
     screen.print(estimate_table(taken.groups))
     screen.print(
-        f"{len(runs)} experiments, {len(todo)} to run · at most about {total} with "
-        f"{options.workers} workers, {one_core} of one core",
+        f"{len(runs)} experiments, {len(todo)} to run · {total} with {options.workers} workers, "
+        f"at most about {one_core} of one core",
         f"{taken.measured} of {taken.shapes} kinds of run were measured now{rest}",
         sep="\n",
     )

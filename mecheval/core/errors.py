@@ -68,6 +68,10 @@ class Interrupted(MechevalError):
             self.exit_code = 129
 
 
+class Paused(Interrupted):
+    """Training has reached the step at which it was asked to pause; everything is saved."""
+
+
 class CheckFailed(MechevalError):
     """A plug-in that breaks its contract; lists every failed check, one line each."""
 

@@ -31,6 +31,15 @@ MARKERS = {"o": "circle", "v": "triangle-down", "^": "triangle-up", "P": "cross"
 MARKERS |= {"D": "diamond"}
 MARKERS |= {"X": "M-1,-.5L-.5,-1L0,-.5L.5,-1L1,-.5L.5,0L1,.5L.5,1L0,.5L-.5,1L-1,.5L-.5,0Z"}
 _TASKS = {"recall": "AR", "treecall": "ATR"}
+# options of our tasks in words
+_WORDS = {
+    ("recall", "pairs"): "{} pairs",
+    ("recall", "min_pairs"): "at least {} pairs",
+    ("recall", "vocab"): "{} symbols",
+    ("recall", "queries"): "{} queries",
+    ("treecall", "max_len"): "at most {} tokens",
+    ("treecall", "terminals"): "{} terminals",
+}
 
 
 def order(text: str) -> tuple[int, str]:
@@ -68,12 +77,25 @@ def option(text: str, name: str) -> Scalar | None:
 
 
 def task(text: str) -> str:
-    """Return the display name: `treecall:max_len=64` is ATR, max_len=64; unknown tasks as given."""
+    """Return the display name: `recall:pairs=4,vocab=64` is AR (4 pairs, 64 symbols).
+
+    Unknown tasks are returned as given.
+    """
     try:
         spec = tasks.expand(Spec.parse(text))
     except InvalidInput:
         return text
-    return ", ".join([_TASKS.get(spec.name, spec.name), *_options(spec.options)])
+    words = []
+    for option in _options(spec.options):
+        name, _, value = option.partition("=")
+        words.append(_WORDS.get((spec.name, name), f"{name}={{}}").format(value))
+    name = _TASKS.get(spec.name, spec.name)
+    return f"{name} ({', '.join(words)})" if words else name
+
+
+def short_task(text: str) -> str:
+    """Return the display name without options: AR."""
+    return task(text).partition(" (")[0]
 
 
 def convolution(verdict: Mapping[str, Any]) -> str:

@@ -78,6 +78,7 @@ def percent(value: Any, digits: int = 1) -> str:
 
 
 FILTERS: Any = {"percent": percent, "task": labels.task, "seeds": labels.seed_count}
+FILTERS |= {"capitalize_first": lambda text: text[:1].upper() + text[1:]}
 
 
 def _labelled(studies: Sequence[Study]) -> dict[str, Study]:

@@ -21,8 +21,11 @@ MOST = 160  # points of a curve
 Label = Callable[[dict[str, Any]], str]
 
 
-def emergence(study: Study) -> Figure:
-    """Draw the restored shares, the loss and the gradient norm during training."""
+def emergence(study: Study, first: str | None = None) -> Figure:
+    """Draw the restored shares, the loss and the gradient norm during training.
+
+    The panel of the architecture `first` comes first.
+    """
     rows = at_chosen(study, study.rows)
     last = [f"blocks.{int(n) - 1}.block_in" for n in rows["model.layers"]]
     roles = {role: colour for role, colour in names.ROLES.items() if role != "divider"}
@@ -34,6 +37,10 @@ def emergence(study: Study) -> Figure:
     table = _curves([shares, *(_quantity(trained, name) for name in ("loss", "gradient_norm"))])
     if not len(table):
         raise NothingToDraw(study)
+    if first is not None:
+        table = table.sort_values(
+            "model.architecture", key=lambda texts: texts != first, kind="stable"
+        )
     colours = {role.replace("_", " "): colour for role, colour in roles.items()}
     used = {role: colour for role, colour in colours.items() if role in set(table["series"])}
     kinds = {ROWS["share"]: SHARE} if len(shares) else {}
@@ -47,8 +54,11 @@ def emergence(study: Study) -> Figure:
     return Figure.of(study, "emergence", "When the mechanism comes about", [curves], note)
 
 
-def training(study: Study) -> Figure:
-    """Draw accuracy, loss and gradient norm over the steps, at the chosen rates."""
+def training(study: Study, first: str | None = None) -> Figure:
+    """Draw accuracy, loss and gradient norm over the steps, at the chosen rates.
+
+    The architecture `first` comes first; curves that ended at `train.stop` are marked.
+    """
     curves = at_chosen(study, study.curves)
     curves = curves.assign(series=[names.architecture(a) for a in curves["model.architecture"]])
     quantities = [name for name in ("accuracy", "loss", "gradient_norm") if name in curves]
@@ -56,9 +66,26 @@ def training(study: Study) -> Figure:
     table = _curves([_quantity(curves, name) for name in quantities], _width)
     looks = names.looks_by_name(curves["model.architecture"])
     colours = {name: look[0] for name, look in looks.items()}
+    if first is not None and names.architecture(first) in colours:
+        colours = {names.architecture(first): colours[names.architecture(first)], **colours}
     kinds = {ROWS[name]: SHARE if name == "accuracy" else LOG for name in quantities}
-    parts = [Curves("", table, kinds, colours)]
+    parts = [Curves("", table, kinds, colours, _stops(study, curves))]
     return Figure.of(study, "training", "Training at the chosen rates", parts)
+
+
+def _stops(study: Study, curves: DataFrame) -> DataFrame:
+    """Return the last step of each run that ended early, at the accuracy `train.stop`."""
+    marks = []
+    stop = study.runs.get("train.stop")
+    limits = {} if stop is None else dict(zip(study.runs["key"], stop, strict=True))
+    for key, rows in curves.groupby("key", sort=False):
+        last = rows.sort_values("step").iloc[-1]
+        limit = limits.get(key)
+        if limit == limit and limit is not None and last.get("accuracy", 0.0) >= limit:
+            text = f"{last['series']}: stopped at {limit:.0%}"
+            mark = {"panel": _width(last), "step": int(last["step"]), "text": text}
+            marks.append({**mark, "series": last["series"]})
+    return DataFrame(marks, columns=["panel", "step", "text", "series"])
 
 
 def cost(study: Study) -> Figure:

@@ -40,8 +40,13 @@ HATCHED: dict[str, Any] = {"facecolor": "#f4f4f4", "edgecolor": "#a8a8a8", "hatc
 DOTS: dict[str, Any] = {"s": 9, "color": labels.INK, "linewidths": 0.4, "edgecolors": "white"}
 
 
-def demo(study: Study) -> Figure:
+def demo(study: Study, first: str | None = None) -> Figure:
+    """Draw the verdicts; the architecture `first` comes before the others on each task."""
     table = verdicts(study)
+    if first is not None:
+        place = (table["model.architecture"] != first).astype(int)
+        by = ["task", "model.layers", "place"]
+        table = table.assign(place=place).sort_values(by, kind="stable").drop(columns="place")
     fields = ("task", "model.d_model", "model.layers", "setting")
     varied = [name for name in fields if table[name].nunique() > 1]
     table["label"] = [_label(line, varied) for line in table.to_dict("records")]
@@ -54,7 +59,7 @@ def demo(study: Study) -> Figure:
 
 def _label(line: dict[str, Any], varied: Sequence[str]) -> str:
     """Return the architecture and the fields in which the lines differ."""
-    texts = {"task": line["task"], "setting": line["setting"]}
+    texts = {"task": labels.task(line["task"]), "setting": line["setting"]}
     texts |= {"model.d_model": f"d={line['model.d_model']}"}
     texts |= {"model.layers": f"{line['model.layers']} layers"}
     return ", ".join([line["shown"], *(texts[name] for name in varied if texts[name])])

@@ -52,6 +52,17 @@ def newest_step(folder: Path) -> int:
     return int(notes[0].stem) if notes else 0
 
 
+def newest_curve(folder: Path) -> list[dict[str, Any]]:
+    """Return the training curve up to the newest checkpoint; the tensors are not read."""
+    for note in _notes(folder):
+        try:
+            curve = files.read_json(note)["numbers"]["curve"]
+        except (Damaged, KeyError, TypeError):
+            continue
+        return list(curve)
+    return []
+
+
 def _load(note: Path) -> Checkpoint:
     record = files.read_json(note)
     content = files.read(note.with_suffix(".safetensors"))

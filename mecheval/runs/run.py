@@ -19,6 +19,7 @@ from torch import Tensor
 from mecheval.core.errors import (
     Interrupted,
     MechevalError,
+    Paused,
     RunFailed,
     StoreError,
     describe_error,
@@ -44,7 +45,7 @@ from mecheval.tasks.documents import Documents
 from mecheval.tasks.splits import Split
 from mecheval.training.batches import Batches
 from mecheval.training.config import Row
-from mecheval.training.train import Diverged, Training, train
+from mecheval.training.train import Diverged, Training, solved, train
 
 logger = logging.getLogger("mecheval")
 SPLITS: dict[str, tuple[Split, ...]] = {"test": ("test",), "dev": ("dev",), "both": ("dev", "test")}
@@ -70,8 +71,12 @@ def run(
     settings: Settings = Settings(),  # noqa: B008, it is frozen
     watchers: Sequence[Watcher] = (),
     progress: bool | None = None,
+    until: int | None = None,
 ) -> Run:
-    """Return the run of an experiment in a folder of `out`: train it, resume it or read it."""
+    """Return the run of an experiment in a folder of `out`: train it, resume it or read it.
+
+    With `until`, training that is not over at that step is saved there, and Paused is raised.
+    """
     watchers = [*watchers, *run_progress(progress)]
     classes = defined_classes(experiment.model)
     checksums = {name: checksum for name, (checksum, _) in classes.items()}
@@ -85,7 +90,7 @@ def run(
             if finished := pending.finished or pending.recover():
                 return _check_finished(finished, experiment, made)
             pending.begin(experiment.record(), made)
-            session = Session(experiment, pending, settings, watchers)
+            session = Session(experiment, pending, settings, watchers, until)
             try:
                 return session.complete(made)
             except MechevalError:
@@ -105,9 +110,10 @@ class Session:
         pending: PendingRun,
         settings: Settings,
         watchers: Sequence[Watcher],
+        until: int | None = None,
     ) -> None:
         self.experiment, self.pending = experiment, pending
-        self.settings, self.watchers = settings, watchers
+        self.settings, self.watchers, self.until = settings, watchers, until
         self.clock, self.started = Clock(), timestamp()
         defined = defined_classes(experiment.model).items()
         self.classes = {name: place for name, (_, place) in defined}
@@ -168,7 +174,8 @@ class Session:
                 watcher.finish(ended)
 
     def _train(self) -> None:
-        """Train to the end or to a stop signal; save on the way and at the end."""
+        """Train to the end, to a stop signal or to `until`; save on the way and at the end."""
+        self._pause()
         training, config, dev = self.training, self.experiment.eval, self._documents("dev")
         every, batches = config.every, self.batches
 
@@ -190,7 +197,17 @@ class Session:
                     rerun = "rerun the same command to resume"
                     said = f"{stopped}; {self.pending.folder} is saved, {rerun}"
                     raise Interrupted(said, signals[0])
+                self._pause()
             save_checkpoint(self.pending.checkpoints, self.checkpoint)
+
+    def _pause(self) -> None:
+        """Save and raise Paused at the step `until`, unless training is over there."""
+        training, config = self.training, self.experiment.train
+        if self.until is None or not self.until <= training.step < config.total:
+            return
+        if not solved(training, config):
+            save_checkpoint(self.pending.checkpoints, self.checkpoint)
+            raise Paused(f"{self.pending.folder} is saved at step {training.step}")
 
     @property
     def checkpoint(self) -> Checkpoint:

@@ -1,11 +1,14 @@
 """Estimate how long a sweep takes, from a few steps, evaluations and grids measured now.
 
-Seconds are CPU time. Measured is each shape: everything that decides the cost of a step. When the
-time for measuring is up, other shapes take the cost of the nearest one that was measured, in
-proportion to batch × tokens × layers × width.
+Measured is each shape: everything that decides the cost of a step. When the time for measuring is
+up, other shapes take the cost of the nearest one that was measured, in proportion to batch × tokens
+× layers × width. An estimate is a range. At its lower end steps are as fast as the fastest measured
+and runs that may stop early do so after a part `EARLY` of their steps; at its upper end all steps
+are done, as slowly as the slowest measured, beside whatever else the machine is doing now.
 """
 
 import math
+import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,21 +22,27 @@ from mecheval.sweeps.planned import PlannedRun
 
 BUDGET_SECONDS = 15.0
 START_SECONDS = 4.0  # of one core, for a process to import torch and begin
-STEPS, DOCUMENTS = 4, 8  # measured of each
+STEPS, DOCUMENTS = 8, 8  # measured of each
+EARLY = 0.3  # part of the steps after which a run may have reached the accuracy that stops it
 Shape = tuple[Any, ...]
 
 
 @dataclass(frozen=True)
 class Cost:
-    """Seconds of one core: per step, per document evaluated, per document with its whole grid."""
+    """Seconds of one core: per step, per document evaluated, per document with its whole grid.
+
+    `fastest` and `slowest` are those of the measured steps, relative to the usual one.
+    """
 
     step: float
     evaluated: float
     intervened: float
+    fastest: float = 1.0
+    slowest: float = 1.0
 
-    def of(self, experiment: Experiment) -> float:
-        """Return the seconds of a whole run that is not stopped early."""
-        config, steps = experiment.eval, experiment.train.total
+    def of(self, experiment: Experiment, part: float = 1.0) -> float:
+        """Return the seconds of a run that is stopped after a part of its steps."""
+        config, steps = experiment.eval, math.ceil(part * experiment.train.total)
         evaluations = -(-steps // config.every)
         grids = 2 if config.grid_split == "both" else 1
         grids += evaluations // config.grid_every if config.grid_every else 0
@@ -42,15 +51,17 @@ class Cost:
         return START_SECONDS + seconds + grids * config.grid_documents * self.intervened
 
     def times(self, factor: float) -> "Cost":
-        return Cost(self.step * factor, self.evaluated * factor, self.intervened * factor)
+        times = (self.step * factor, self.evaluated * factor, self.intervened * factor)
+        return Cost(*times, self.fastest, self.slowest)
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """`groups` are the runs of each task and architecture."""
+    """A range of seconds with so many workers; `groups` are the runs of a task and architecture."""
 
-    seconds: float  # with so many workers
-    core_seconds: float
+    seconds: float  # the upper end
+    fewest_seconds: float
+    core_seconds: float  # of all steps, at the usual pace
     shapes: int
     measured: int
     groups: list[dict[str, Any]]
@@ -65,16 +76,35 @@ def estimate(runs: Sequence[PlannedRun], workers: int, budget: float = BUDGET_SE
     costs = _measure_shapes(examples, budget)
     groups: dict[tuple[str, str], dict[str, Any]] = {}
     seconds: list[float] = []
+    ends: list[tuple[float, float]] = []
     for kind, experiment in zip(shapes, experiments, strict=True):
-        seconds.append(_nearest(kind, costs).of(experiment))
+        cost = _nearest(kind, costs)
+        seconds.append(cost.of(experiment))
+        part = EARLY if experiment.train.stop is not None else 1.0
+        ends.append((cost.of(experiment, part) * cost.fastest, seconds[-1] * cost.slowest))
         key = (experiment.task_spec, experiment.model.architecture)
         empty = {"task": key[0], "architecture": key[1], "runs": 0, "steps": 0, "seconds": 0.0}
         group = groups.setdefault(key, empty)
         group["runs"] += 1
         group["steps"] += experiment.train.total
         group["seconds"] += seconds[-1]
-    wall = max(sum(seconds) / workers, *seconds) if seconds else 0.0
-    return Estimate(wall, math.fsum(seconds), len(examples), len(costs), list(groups.values()))
+    fewest, most = (_wall([end[i] for end in ends], workers) for i in (0, 1))
+    counts = (len(examples), len(costs), list(groups.values()))
+    return Estimate(most * _slowdown(workers), fewest, math.fsum(seconds), *counts)
+
+
+def _wall(seconds: Sequence[float], workers: int) -> float:
+    """Return the time of runs that share some workers; no run is shared between them."""
+    return max(sum(seconds) / workers, *seconds) if seconds else 0.0
+
+
+def _slowdown(workers: int) -> float:
+    """Return how much slower runs are if the machine stays as busy as it has been for a minute."""
+    try:
+        load = os.getloadavg()[0]
+    except OSError:
+        return 1.0
+    return max((load + workers) / (os.cpu_count() or 1), 1.0)
 
 
 def shape(experiment: Experiment, tokens: Mapping[str, int]) -> Shape:
@@ -100,13 +130,15 @@ def measure(experiment: Experiment) -> Cost:
     batches, training = Batches(task, seed, config), Training.start(model, config)
     steps = train(training, config, batches, lambda model: {"loss": 0.0}, STEPS)
     docs = task.documents(seed, "dev", 0, DOCUMENTS)
-    step = median([_seconds(lambda: next(steps)) for _ in range(STEPS)][1:])  # the first allocates
+    times = [_seconds(lambda: next(steps)) for _ in range(STEPS)][1:]  # the first allocates
+    step = median(times)
+    ends = (min(times) / step, max(times) / step) if step else (1.0, 1.0)
     evaluated = _seconds(lambda: behaviour(model, docs)) / DOCUMENTS
     if grid == "none":
-        return Cost(step, evaluated, 0.0)
+        return Cost(step, evaluated, 0.0, *ends)
     options = GridOptions(site=grid, documents=DOCUMENTS)
     intervened = _seconds(lambda: evaluate_grid(model, task, options, seed=seed).rows(0))
-    return Cost(step, evaluated, intervened / DOCUMENTS)
+    return Cost(step, evaluated, intervened / DOCUMENTS, *ends)
 
 
 def _measure_shapes(examples: Mapping[Shape, Experiment], budget: float) -> dict[Shape, Cost]:

@@ -21,7 +21,8 @@ class Outcome:
     """A worker's answer.
 
     `done`, `diverged`, `error` and `timeout` are statuses of a run. `killed`: the worker died;
-    `busy`: another process has the run; `stopped`: the worker received a signal.
+    `busy`: another process has the run; `stopped`: the worker received a signal; `paused`: it
+    has reached the step `until` of the planned run.
     """
 
     status: str
@@ -50,6 +51,7 @@ class PlannedRun:
     save_every: float = 30.0
     plugins: tuple[str, ...] = ()  # paths of files that a worker imports first
     timeout: float | None = None  # seconds
+    until: int | None = None  # the step at which training pauses
     status: str = "waiting"
     reason: str | None = None
     steps: int = 0
@@ -96,7 +98,7 @@ class PlannedRun:
     def row(self) -> dict[str, Any]:
         """Return the state by column, as `Plan.states` does, with the total steps and the speed."""
         state = {"status": self.status, "steps": self.steps, "reason": self.reason}
-        state |= {"speed": self.speed, "total": self.experiment.train.total}
+        state |= {"speed": self.speed, "total": self.experiment.train.total, "until": self.until}
         return {**state, "folder": str(self.place.final), **self.record}
 
     def to_json(self) -> str:

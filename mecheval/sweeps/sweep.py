@@ -7,7 +7,7 @@ import os
 import random
 import signal
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -24,7 +24,7 @@ from mecheval.runs.pending import FAILED, check_same, locked
 from mecheval.runs.progress import sweep_progress
 from mecheval.runs.provenance import made_by
 from mecheval.sweeps.local import Local
-from mecheval.sweeps.planned import Outcome, PlannedRun
+from mecheval.sweeps.planned import Outcome, PlannedRun, read_progress
 from mecheval.sweeps.reuse import reuse_runs
 from mecheval.sweeps.worker import interruptible
 
@@ -130,7 +130,11 @@ class Sweep:
                 run.steps = state["steps"] or 0
                 if run.status in FINISHED:
                     final = run.place.final
-                    check_same(final, Run(final).provenance["made_by"], made)
+                    provenance = Run(final).provenance
+                    check_same(final, provenance["made_by"], made)
+                    run.speed = run.steps / max(float(provenance.get("wall_seconds", 0)), 1e-3)
+                elif run.status != "waiting":
+                    run.speed = read_progress(run.place.folder).get("speed")
         return runs
 
     def execute(
@@ -138,15 +142,22 @@ class Sweep:
         executor: Callable[[], Executor],
         only: Sequence[str] = OPEN,
         watch: Watch = lambda runs: None,
+        keys: Collection[str] | None = None,
+        until: int | None = None,
     ) -> list[PlannedRun]:
         """Execute the runs whose status is in `only`; return all runs.
 
+        `keys` limits this to some experiments; with `until` their training pauses at that step.
         `executor` is called if there is something to do, `watch` several times a second. After an
         interruption everything is saved, and the same call resumes.
         """
         with locked(self.folder):
             runs = self.runs()
             todo = [run for run in runs if run.status in only]
+            if keys is not None:
+                todo = [run for run in todo if run.record["key"] in keys]
+            for run in todo:
+                run.until = until
             if self.options.shuffle is not None:
                 random.Random(self.options.shuffle).shuffle(todo)
             workers = executor() if todo else None

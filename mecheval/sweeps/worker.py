@@ -4,6 +4,7 @@ python -m mecheval.sweeps.worker                the run is a line on stdin, whos
 python -m mecheval.sweeps.worker RUNS.jsonl 3   the run is line 3, counted from 0: a Slurm task
 """
 
+import math
 import os
 import signal
 import sys
@@ -14,16 +15,17 @@ from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import TextIO
 
-from mecheval.core.errors import Interrupted, MechevalError, StoreError, describe_error
+from mecheval.core.errors import Interrupted, MechevalError, Paused, StoreError, describe_error
 from mecheval.runs.experiment import Experiment, Settings
 from mecheval.runs.files import write_json
 from mecheval.runs.pending import PROGRESS, check_same
 from mecheval.runs.provenance import made_by
 from mecheval.runs.signals import on_stop
-from mecheval.sweeps.planned import Outcome, PlannedRun
+from mecheval.sweeps.planned import Outcome, PlannedRun, read_progress
 from mecheval.training.config import Row
 
 PROGRESS_SECONDS = 1.0
+WARM_STEPS = 5  # of a process, which compile and allocate: they say nothing about its speed
 
 
 def work(planned: PlannedRun) -> Outcome:
@@ -35,6 +37,8 @@ def work(planned: PlannedRun) -> Outcome:
         timer.start()
     try:
         return Outcome(_run(planned))
+    except Paused:
+        return Outcome("paused")
     except (Interrupted, KeyboardInterrupt) as error:
         if not expired.is_set():
             return Outcome("stopped", str(error))
@@ -68,20 +72,28 @@ def _run(planned: PlannedRun) -> str:
     from mecheval.runs.run import run
 
     watchers = [ProgressFile(planned)]
-    return run(experiment, planned.out, settings, watchers, progress=False).status
+    until = planned.until
+    return run(experiment, planned.out, settings, watchers, progress=False, until=until).status
 
 
 class ProgressFile:
-    """Writes steps and speed into the pending run's folder; the file goes when it is finished."""
+    """Writes steps and speed into the pending run's folder; the file goes when it is finished.
+
+    The speed is that of the steps done by this process after the first few; until it is known, the
+    file keeps that of the process before.
+    """
 
     def __init__(self, planned: PlannedRun) -> None:
         self._path, self._written = planned.place.folder / PROGRESS, 0.0
+        self._speed = float(read_progress(planned.place.folder).get("speed", 0.0))
 
     def start(self, experiment: Experiment, step: int) -> None:
-        self._first, self._total, self._start = step, experiment.train.total, time.monotonic()
+        self._warm, self._total, self._since = step + WARM_STEPS, experiment.train.total, math.inf
         self._write(step)
 
     def log(self, step: int, loss: float, row: Row | None) -> None:
+        if step == self._warm:
+            self._since = time.monotonic()
         if step == self._total or time.monotonic() - self._written > PROGRESS_SECONDS:
             self._write(step)
 
@@ -90,9 +102,11 @@ class ProgressFile:
 
     def _write(self, step: int) -> None:
         self._written = time.monotonic()
-        speed = (step - self._first) / max(self._written - self._start, 1e-9)
+        if step > self._warm and self._written - self._since > PROGRESS_SECONDS / 2:
+            self._speed = (step - self._warm) / (self._written - self._since)
+        numbers = {"steps": step, "total": self._total, "speed": self._speed}
         with suppress(StoreError):  # a run does not fail for it
-            write_json(self._path, {"steps": step, "total": self._total, "speed": speed})
+            write_json(self._path, numbers)
 
 
 class StopSignal(KeyboardInterrupt):

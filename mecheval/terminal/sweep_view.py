@@ -16,18 +16,19 @@ from rich.text import Text
 
 from mecheval.results.plan import FINISHED
 from mecheval.runs.pending import FAILED
+from mecheval.sweeps.estimate import EARLY
 from mecheval.sweeps.planned import PlannedRun
-from mecheval.sweeps.sweep import Watch
-from mecheval.terminal.tables import clock, verdict_table, whole_percent
+from mecheval.terminal.tables import clock, duration, verdict_table, whole_percent
 
 REFRESH_SECONDS, LINE_SECONDS = 0.5, 30.0
 MARKS = {"done": ("■", "green"), "diverged": ("×", "yellow"), "running": ("▶", "cyan")}
+MARKS |= {"paused": ("‖", "cyan")}
 MARKS |= {"waiting": ("·", ""), **dict.fromkeys(FAILED, ("!", "red")), "damaged": ("?", "")}
 Row = Mapping[str, Any]  # a state by column, as `PlannedRun.row` and `Plan.states` return it
 
 
 @contextmanager
-def sweep_progress(workers: int) -> Iterator[Watch]:
+def sweep_progress(workers: int) -> "Iterator[LiveTable | Lines]":
     """Yield a function that shows the runs it is called with."""
     console = Console(stderr=True, highlight=False)
     if console.is_terminal:
@@ -50,6 +51,10 @@ class LiveTable:
             table = cells(rows, max(self._live.console.height - 4, 4))
             self._live.update(Group(table, summary(rows, self._workers)), refresh=True)
 
+    def say(self, text: str) -> None:
+        """Print a line above the table."""
+        self._live.console.print(text, markup=False, highlight=False, soft_wrap=True)
+
 
 class Lines:
     """A line when a run starts or ends, and now and then a summary."""
@@ -68,6 +73,10 @@ class Lines:
                 reason = f": {run.reason}" if run.reason else ""
                 self._print(f"{run.status} · {run_name(run.row())}{reason}")
             self._statuses[run.name] = run.status
+
+    def say(self, text: str) -> None:
+        """Print a line."""
+        self._console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     def _print(self, text: str) -> None:
         self._printed = time.monotonic()
@@ -144,27 +153,51 @@ def summary(rows: Sequence[Row], workers: int | None = None) -> Text:
     counts = Counter(row["status"] for row in rows)
     parts = [Text(f"{counts[name]} {name}", MARKS[name][1]) for name in MARKS if counts[name]]
     left = seconds_left(rows, workers) if workers else None
-    return Text(" · ").join(parts + ([Text(f"about {clock(left)} left")] if left else []))
+    return Text(" · ").join(parts + ([Text(f"{duration(*left)} left")] if left else []))
 
 
-def seconds_left(rows: Sequence[Row], workers: int) -> float | None:
-    """Return the time left at the measured pace, that of the same architecture if there is one.
+def seconds_left(rows: Sequence[Row], workers: int) -> tuple[float, float] | None:
+    """Return a range of the time left; None while no pace is known, or if nothing is left.
 
-    Return None while no pace is known.
+    A pace is that of runs at work now, or of finished ones: of the same task and architecture if
+    there are any. At the lower end, runs that may stop early do so after as many steps as the
+    first to finish, and the pace is the fastest; at the upper end they do not, at the slowest.
     """
-    paces: dict[str, list[float]] = {}
-    for row in rows:
-        if row["speed"]:
-            paces.setdefault(row["model.architecture"], []).append(1 / row["speed"])
-    every = [pace for group in paces.values() for pace in group]
-    if not every:
+    left = [_left(row, rows) for row in rows if row["status"] in ("running", "waiting")]
+    known = [ends for ends in left if ends]
+    if not known or len(known) < len(left):
         return None
-    left = []
-    for row in rows:
-        if row["status"] in ("running", "waiting"):
-            known = paces.get(row["model.architecture"], every)
-            left.append((row["total"] - row["steps"]) * sum(known) / len(known))
-    return max(sum(left) / workers, *left) if left else None
+    fewest, most = zip(*known, strict=True)
+    return max(sum(fewest) / workers, *fewest), max(sum(most) / workers, *most)
+
+
+def _left(row: Row, rows: Sequence[Row]) -> tuple[float, float] | None:
+    """Return the fewest and the most seconds that a run still takes."""
+    paces = _paces(row, rows)
+    if not paces:
+        return None
+    last = row["total"] if row.get("until") is None else min(row["until"], row["total"])
+    first = last
+    if row.get("train.stop") is not None:
+        alike = [other for other in rows if _kind(other) == _kind(row)]
+        shares = [other["steps"] / other["total"] for other in alike if other["status"] == "done"]
+        first = min(last, row["total"] * min(shares, default=EARLY))
+    done = row["steps"]
+    return max(first - done, 0) * min(paces), max(last - done, 0) * max(paces)
+
+
+def _paces(row: Row, rows: Sequence[Row]) -> list[float]:
+    """Return the seconds of a step in the runs that are most like this one."""
+    timed = [other for other in rows if other["speed"]]
+    alike = [other for other in timed if _kind(other) == _kind(row)]
+    same = [o for o in timed if o["model.architecture"] == row["model.architecture"]]
+    nearest = alike or same or timed
+    running = [other for other in nearest if other["status"] == "running"]
+    return [1 / other["speed"] for other in running or nearest]
+
+
+def _kind(row: Row) -> tuple[str, str]:
+    return row["task"], row["model.architecture"]
 
 
 def cell_name(row: Row) -> str:

@@ -41,6 +41,18 @@ def working(message: str) -> Status:
     return Console(stderr=True).status(message)
 
 
+def duration(low: float, high: float) -> str:
+    """Format a range of seconds: `8–12 minutes`."""
+    unit, seconds = "seconds", 1.0
+    if high >= 5400:
+        unit, seconds = "hours", 3600.0
+    elif high >= 90:
+        unit, seconds = "minutes", 60.0
+    digits = 1 if unit == "hours" and high < 36_000 else 0
+    first, last = (f"{end / seconds:.{digits}f}" for end in (low, high))
+    return f"about {last} {unit}" if first == last else f"{first}–{last} {unit}"
+
+
 def title(name: str, *facts: str) -> Text:
     return Text(" · ").join([Text(name, "bold"), *map(Text, facts)])
 

@@ -78,7 +78,7 @@ def train(
     """
     model, optimiser = training.model, training.optimiser
     weights = list(model.parameters())
-    while training.step < config.total and not _solved(training, config):
+    while training.step < config.total and not solved(training, config):
         optimiser.lr = rate(config, training.step)
         loss = query_loss(model, Batch.of(batches[training.step], weights[0].device))
         for weight in weights:
@@ -116,7 +116,8 @@ def gradient_norm(weights: Iterable[Tensor]) -> float:
     return float(torch.nn.utils.get_total_norm(doubles))
 
 
-def _solved(training: Training, config: TrainConfig) -> bool:
+def solved(training: Training, config: TrainConfig) -> bool:
+    """Tell whether the last evaluation reached the accuracy at which training stops early."""
     if config.stop is None or not training.curve:
         return False
     return training.curve[-1]["accuracy"] >= config.stop
