@@ -8,6 +8,8 @@ that is not documented, fail without a word, or write anything when it is refuse
 """
 
 import argparse
+import gc
+import io
 import json
 import os
 import random
@@ -18,6 +20,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import chdir, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,6 +34,7 @@ from support.torture_room import build, copy, snapshot
 SHARE_FRESH = 0.01  # of the lines run in a process of their own: start-up takes seconds
 PATIENCE = 6.0  # seconds until a command that may train for long is asked to stop
 EAGER = ("--help", "--version")
+FOLDERS = ("runs", "sweep", "RUN")  # templates that are read once before all lines
 
 
 @dataclass(frozen=True)
@@ -176,6 +180,7 @@ def fuzz(lines: Sequence[int], seed: int, room: Path, show: bool = False) -> dic
     kinds: dict[str, Counter[str]] = {}
     problems, used, slowest = [], Counter(), (0.0, "")
     template = build(_new(room / "template"))
+    warm_up(template)
     for number in lines:
         case = line(seed, number, known)
         end, wrong = carry_out(case, template, room / "scratch")
@@ -199,19 +204,27 @@ def _new(folder: Path) -> Path:
     return folder
 
 
-def warm_up() -> None:
-    """Import what children need; DuckDB is not used, since its threads do not survive a fork."""
-    import altair  # noqa: F401
+def warm_up(template: Path) -> None:
+    """Import and compile what children need, by commands that read the templates.
+
+    DuckDB is imported and not used, since its threads do not survive a fork; nothing is trained,
+    since torch then refuses to train in a child.
+    """
     import duckdb  # noqa: F401
-    import matplotlib.pyplot  # noqa: F401
-    from support.fault_injection import small
 
-    import mecheval.report.page
     import mecheval.runs.run  # noqa: F401
-    from mecheval.models.language_model import LanguageModel
+    from mecheval.cli import main
 
-    model = small().model
-    LanguageModel(model, 19, 0)
+    lines = ["compare runs", "sample recall:pairs=2,vocab=8", "intervene RUN --documents 4"]
+    lines += ["figure 5 --runs sweep --out warm.png", "claims sweep", "sweep status sweep"]
+    lines += ["report runs --out warm.html", "show task treecall:max_len=32 --train 32"]
+    for text in lines:
+        words = [str(template / word) if word in FOLDERS else word for word in text.split()]
+        quiet = redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO())
+        with tempfile.TemporaryDirectory() as place, chdir(place), quiet[0], quiet[1]:
+            main(words)
+    gc.collect()
+    gc.freeze()
 
 
 def main() -> int:
@@ -228,7 +241,6 @@ def main() -> int:
     memory = Path("/dev/shm")  # many small files
     start = time.monotonic()
     with tempfile.TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else None) as room:
-        warm_up()
         report = fuzz(numbers, asked.seed, Path(room), asked.only is not None)
     report["seconds"] = round(time.monotonic() - start)
     print(json.dumps(report, indent=1))
