@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from mecheval.core.errors import InvalidInput
+from mecheval.runs.files import read_input, write
 
 HEADER = ("what", "against", "ratio", "least–most", "floor", "", "ours", "theirs", "note")
 TERMINAL_COLUMNS = 7  # the notes are below the table
@@ -101,14 +102,14 @@ def machine_sentence(record: Mapping[str, Any]) -> str:
 
 def fill_page(page: Path, record: Mapping[str, Any]) -> None:
     """Write the tables between the marks of the page, and keep the text around them."""
-    page.write_text(fill_text(page_text(page), record), encoding="utf-8")
+    write(page, fill_text(page_text(page), record).encode())
 
 
 def page_text(page: Path) -> str:
     """Return the text of the page, or of a new one if it does not exist."""
     if not page.exists():
         return f"# Benchmarks\n\n{BEGIN}\n{END}\n"
-    text = page.read_text(encoding="utf-8")
+    text = read_input(page, "markdown")
     if BEGIN not in text or END not in text:
         raise InvalidInput(
             f"markdown={str(page)!r} has no lines {BEGIN} and {END}; add them for the tables"
@@ -123,10 +124,11 @@ def fill_text(text: str, record: Mapping[str, Any]) -> str:
 
 def read_record(path: Path) -> dict[str, Any]:
     """Return a stored record."""
+    text = read_input(path, "from")
     try:
-        record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        record: dict[str, Any] = json.loads(text)
         markdown(record)
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError) as error:
         raise InvalidInput(
             f"from={str(path)!r} is not a file of 'python -m benchmarks --json': {error}"
         ) from error

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, cast
 
-from mecheval.core.errors import InvalidInput
+from mecheval.core.errors import InvalidInput, describe_error
 from mecheval.core.options import did_you_mean
 from mecheval.core.registry import Registry
 from mecheval.core.spec import Spec, digest
@@ -83,10 +83,10 @@ def load_plugin(path: str | Path) -> ModuleType:
     file = Path(path)
     if file.suffix != ".py" or not file.is_file():
         raise InvalidInput(f"plugin={str(path)!r} must be a Python file, file.py")
-    name = f"mecheval_plugin_{digest(str(file.resolve()))[:16]}"
     try:
+        name = f"mecheval_plugin_{digest(str(file.resolve()))[:16]}"
         checksum = digest(file.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, UnicodeError) as error:  # of the content, or of the name
         raise InvalidInput(f"plugin={str(path)!r} cannot be read: {error}") from error
     module = sys.modules.get(name)
     if module and vars(module)["__checksum__"] == checksum:
@@ -165,14 +165,16 @@ def _run_file(file: Path, name: str, checksum: str) -> ModuleType:
     _running.append(file)
     try:
         module_spec.loader.exec_module(module)
-    except (Exception, SystemExit) as error:
+    except BaseException as error:
         del sys.modules[name]
         if before:
             sys.modules[name] = before
+        if isinstance(error, KeyboardInterrupt):
+            raise
         place = f"{file}{_line(error, str(module_spec.origin))}"
         if isinstance(error, InvalidInput):
             raise error.within(place) from error
-        raise InvalidInput(f"{place}: {type(error).__name__}: {error}") from error
+        raise InvalidInput(f"{place}: {describe_error(error)}") from error
     finally:
         _running.pop()
     return module

@@ -1,8 +1,10 @@
 """The typer application and what its commands share: options, exit codes, error lines, JSON."""
 
 import json
+import os
 import sys
 import traceback
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from io import TextIOWrapper
@@ -13,7 +15,15 @@ import typer
 from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
-from mecheval.core.errors import Interrupted, InvalidInput, MechevalError
+from mecheval.core.errors import (
+    DamagedRuns,
+    DamagedRunWarning,
+    Interrupted,
+    InvalidInput,
+    MechevalError,
+    describe_error,
+    expected,
+)
 
 # in the order in which a new reader needs them
 COMMANDS = {
@@ -52,6 +62,9 @@ app = typer.Typer(cls=OrderedGroup, add_completion=False, rich_markup_mode=None)
 app.pretty_exceptions_enable = False
 
 Json = Annotated[bool, typer.Option("--json", help="print JSON for programs")]
+AllowDamaged = Annotated[
+    bool, typer.Option("--allow-damaged", help="exit with 0 even if damaged runs are left out")
+]
 _PLUGIN = "Python file to import first; it may register tasks, mixers, models, recipes, …"
 Plugins = Annotated[list[Path] | None, typer.Option("--plugin", metavar="FILE.py", help=_PLUGIN)]
 
@@ -74,26 +87,62 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     words = sys.argv[1:] if arguments is None else list(arguments)
     command = [word for word in words if word != "--debug"] or ["--help"]
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            # what a terminal cannot encode becomes question marks, not a traceback
+            stream.reconfigure(errors="replace")
     try:
-        return int(app(command, standalone_mode=False, prog_name="mecheval") or 0)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DamagedRunWarning)  # `say_damaged` names them
+            code = int(app(command, standalone_mode=False, prog_name="mecheval") or 0)
+        sys.stdout.flush()
+        return code
     except typer.Abort:
         print("interrupted", file=sys.stderr)
         return Interrupted.exit_code
-    except (MechevalError, TyperException) as error:
-        if "--debug" in words:
-            traceback.print_exc()
-        message = error.format_message() if isinstance(error, TyperException) else str(error)
-        for line in message.splitlines():
-            print(line if isinstance(error, Interrupted) else f"error: {line}", file=sys.stderr)
-        return error.exit_code
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        return _say_error(error, "--debug" in words)
+
+
+def _say_error(error: BaseException, debug: bool) -> int:
+    """Print an error as lines and return its exit code; raise one that is a fault of ours."""
+    known = expected(error)
+    if isinstance(error, TyperException):
+        known = error.format_message(), error.exit_code
+    if debug:
+        traceback.print_exc()
+    elif known is None:
+        raise error
+    if isinstance(error, OSError) and error.filename is None:
+        _drop_output()
+    message, code = known or (describe_error(error), MechevalError.exit_code)
+    for line in message.splitlines():
+        print(line if isinstance(error, Interrupted) else f"error: {line}", file=sys.stderr)
+    return code
+
+
+def _drop_output() -> None:
+    """Discard output that cannot be written: Python would try again at exit, and complain."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def say_damaged(damaged: Sequence[str], allowed: bool) -> None:
+    """Name the damaged runs that were left out; raise DamagedRuns unless they are allowed."""
+    for line in damaged:
+        print(f"warning: {line}", file=sys.stderr)
+    if damaged and not allowed:
+        runs = "1 run is" if len(damaged) == 1 else f"{len(damaged)} runs are"
+        hint = "remove the folder and run it again, or use --allow-damaged"
+        raise DamagedRuns(f"{runs} damaged and left out; {hint}")
 
 
 def script() -> None:
     """Run the command in `sys.argv` and exit."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, TextIOWrapper):
-            # a terminal that cannot encode – and → gets question marks, not a traceback
-            stream.reconfigure(errors="replace")
     sys.exit(main())
 
 

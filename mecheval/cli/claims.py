@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mecheval.cli.app import Json, app, print_json
+from mecheval.cli.app import AllowDamaged, Json, app, print_json, say_damaged
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from mecheval.report.claims import Finding
+    from mecheval.report.claims import Claim, Finding
 
 Folders = Annotated[
     list[Path],
@@ -20,15 +20,20 @@ Folders = Annotated[
 
 
 @app.command(epilog="Example: mecheval claims runs")
-def claims(folders: Folders, as_json: Json = False) -> None:
+def claims(folders: Folders, allow_damaged: AllowDamaged = False, as_json: Json = False) -> None:
     """Say which claims hold for the runs of their recipes: fixed rules, intervals over seeds."""
-    from mecheval.report.claims import all_claims, check_claims, to_records
+    from mecheval.report.claims import all_claims, check_studies, read_studies, to_records
 
-    known = all_claims()
-    findings = check_claims(known, folders)
+    known, studies = all_claims(), read_studies(folders)
+    findings = check_studies(known, studies)
     if as_json:
         print_json(to_records(findings))
-        return
+    else:
+        _print(findings, known)
+    say_damaged([line for study in studies for line in study.damaged], allow_damaged)
+
+
+def _print(findings: "Sequence[Finding]", known: "Sequence[Claim]") -> None:
     from mecheval.terminal import tables as terminal
 
     console = terminal.console()

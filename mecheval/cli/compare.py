@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mecheval.cli.app import Json, app, print_json
+from mecheval.cli.app import AllowDamaged, Json, app, print_json, say_damaged
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -33,6 +33,7 @@ def compare(
     correction: Annotated[str, typer.Option(metavar="NAME", help=CORRECTIONS)] = "holm",
     out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help=FORMATS)] = None,
     csv: Annotated[bool, typer.Option("--csv", help="print CSV")] = False,
+    allow_damaged: AllowDamaged = False,
     as_json: Json = False,
 ) -> None:
     """Say whether groups of runs differ by more than their seeds: differences, intervals, p."""
@@ -57,7 +58,9 @@ def compare(
         tables = {"groups": records(result.groups), "pairs": records(result.table)}
         print_json({**facts, **tables})
     elif csv:
-        result.table.to_csv(sys.stdout, index=False)
+        from mecheval.results.csv import to_csv
+
+        sys.stdout.write(to_csv(result.table))
     else:
         from mecheval.terminal import tables as terminal
 
@@ -66,6 +69,7 @@ def compare(
             console.print(part)
         if out:
             print(out)
+    say_damaged(result.study.damaged, allow_damaged)
 
 
 def _report(result: "Comparison") -> "Iterator[RenderableType]":

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from mecheval.cli.app import Json, all_of, app, print_json
+from mecheval.cli.app import AllowDamaged, Json, all_of, app, print_json, say_damaged
 
 Name = Annotated[
     str,
@@ -31,7 +31,13 @@ Page = Annotated[
 
 
 @app.command(epilog="Example: mecheval figure emergence --runs runs/emergence-quick")
-def figure(name: Name, runs: Runs, out: Out = None, as_json: Json = False) -> None:
+def figure(
+    name: Name,
+    runs: Runs,
+    out: Out = None,
+    allow_damaged: AllowDamaged = False,
+    as_json: Json = False,
+) -> None:
     """Draw the figure of a recipe from the runs of a sweep."""
     from mecheval.report.drawing import draw, figure_named
     from mecheval.report.files import check_ending, default_files, records, save
@@ -40,17 +46,24 @@ def figure(name: Name, runs: Runs, out: Out = None, as_json: Json = False) -> No
     figure_named(name)
     if out:
         check_ending(out)
-    figure = draw(Study.read(runs), name)
+    study = Study.read(runs)
+    figure = draw(study, name)
     if as_json:
         print_json(records(figure.table()))
-        return
-    for path in [out] if out else default_files(figure):
-        save(figure, path)
-        print(path)
+    else:
+        for path in [out] if out else default_files(figure):
+            save(figure, path)
+            print(path)
+    say_damaged(study.damaged, allow_damaged)
 
 
 @app.command(epilog="Example: mecheval report runs/emergence-quick")
-def report(folders: Folders, out: Page = None, as_json: Json = False) -> None:
+def report(
+    folders: Folders,
+    out: Page = None,
+    allow_damaged: AllowDamaged = False,
+    as_json: Json = False,
+) -> None:
     """Write one page about folders of runs: verdicts, figures, training, data and failures.
 
     The page needs no network.
@@ -69,12 +82,14 @@ def report(folders: Folders, out: Page = None, as_json: Json = False) -> None:
         print_json({"report": str(path), "partial": partial_study, **counts(*studies)})
     else:
         print(path)
+    say_damaged([line for study in studies for line in study.damaged], allow_damaged)
 
 
 @app.command(epilog="Example: mecheval keep runs/emergence-quick --out kept/emergence")
 def keep(
     folders: Folders,
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="the folder of the tables")],
+    allow_damaged: AllowDamaged = False,
     as_json: Json = False,
 ) -> None:
     """Archive the measurements of runs without their weights; 'figure' and 'report' read them.
@@ -91,3 +106,4 @@ def keep(
         print_json({"out": str(out), "runs": runs, "rows": rows, "bytes": size})
     else:
         print(f"{out}: {runs} runs, {rows:,} measurements, {size / 1000:,.0f} kB")
+    say_damaged(kept.damaged(), allow_damaged)

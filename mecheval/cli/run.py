@@ -7,8 +7,17 @@ from typing import Annotated, Any
 
 import typer
 
-from mecheval.cli.app import Json, Plugins, all_of, app, load, print_json, whole
-from mecheval.core.errors import InvalidInput, StoreError
+from mecheval.cli.app import (
+    AllowDamaged,
+    Json,
+    Plugins,
+    all_of,
+    app,
+    load,
+    print_json,
+    say_damaged,
+    whole,
+)
 
 FIELDS = typer.Argument(metavar="[TASK MODEL] [FIELD=VALUE]...", help="task, model, fields to set")
 TOML = typer.Option("--file", metavar="FILE.toml", help="an experiment in TOML")
@@ -79,29 +88,31 @@ def results(
     sql: Annotated[str, SQL] = "from rows",
     csv: Annotated[bool, typer.Option("--csv", help="print CSV")] = False,
     parquet: Annotated[Path | None, PARQUET] = None,
+    allow_damaged: AllowDamaged = False,
     as_json: Json = False,
 ) -> None:
     """Print every measurement of every run, or the answer to an SQL query about them."""
     from mecheval.results.table import Results
 
-    table = Results(folder).sql(sql)
+    runs = Results(folder)
+    table = runs.sql(sql)
     if parquet is not None:
         from mecheval.results.archive import write_parquet
 
-        try:
-            write_parquet(table, parquet)
-        except StoreError as error:
-            raise InvalidInput(f"parquet={str(parquet)!r}: {error}") from error
+        write_parquet(table, parquet)
     elif as_json:
         rows = table.to_dict(orient="records")
         print_json([{name: _plain(value) for name, value in row.items()} for row in rows])
     elif csv:
-        table.to_csv(sys.stdout, index=False)
+        from mecheval.results.csv import to_csv
+
+        sys.stdout.write(to_csv(table))
     else:
         from mecheval.terminal import tables
 
         console = tables.roomy_console()
         console.print(tables.frame(table, console.width))
+    say_damaged(runs.damaged(), allow_damaged)
 
 
 def _plain(value: Any) -> Any:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from importlib.metadata import entry_points
 from typing import Any, TypeVar
 
-from mecheval.core.errors import InvalidInput
+from mecheval.core.errors import InvalidInput, is_out_of_memory
 from mecheval.core.options import Option, did_you_mean, options_of, validate, where
 from mecheval.core.spec import Spec
 
@@ -92,6 +92,8 @@ class Registry:
             try:
                 self._targets[name] = getattr(importlib.import_module(module), attribute)
             except (ImportError, AttributeError) as error:
+                if is_out_of_memory(error):
+                    raise
                 problem = f"the {self.kind} {name!r} cannot be imported from {target!r}: {error}"
                 raise InvalidInput(problem) from error
         return self._targets[name]

@@ -86,7 +86,9 @@ class Verdict:
 def meaning(record: Mapping[str, Any]) -> str:
     """Explain the mechanism of a recorded verdict in a few words."""
     mechanism = str(record["mechanism"])
-    return MEANINGS.get(mechanism, mechanism).format(layer=record.get("layer"))
+    if mechanism not in MEANINGS:  # of another version; it may have braces
+        return mechanism
+    return MEANINGS[mechanism].format(layer=record.get("layer"))
 
 
 def verdict_sites(layers: int) -> list[str]:

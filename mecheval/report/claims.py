@@ -135,9 +135,18 @@ def all_claims() -> list[Claim]:
     return [claim for name in claims.names() for claim in claims.get(name)()]
 
 
+def read_studies(folders: Sequence[Path]) -> list[Study]:
+    """Read every study in the folders and right below them."""
+    return [Study.read(folder) for folder in _study_folders(folders)]
+
+
 def check_claims(claims: Sequence[Claim], folders: Sequence[Path]) -> list[Finding]:
     """Check claims, in their order, against every study in the folders and right below them."""
-    studies = [Study.read(folder) for folder in _study_folders(folders)]
+    return check_studies(claims, read_studies(folders))
+
+
+def check_studies(claims: Sequence[Claim], studies: Sequence[Study]) -> list[Finding]:
+    """Check claims, in their order, against every study of their recipe."""
     findings = []
     for claim in claims:
         findings += [claim.check(study) for study in studies if study.recipe == claim.recipe]

@@ -64,7 +64,7 @@ def provenance(*studies: Study) -> dict[str, str]:
     lines = {n.replace("_", " "): _values(version.get(n) for version in versions) for n in names}
     plugins = [item for version in versions for item in version.get("plugins", {}).items()]
     if plugins:
-        lines["plug-ins"] = _values(f"{name} {checksum[:12]}" for name, checksum in plugins)
+        lines["plug-ins"] = _values(f"{name} {str(checksum)[:12]}" for name, checksum in plugins)
     for name in ("python", "system", "processor", "cores", "commit"):
         lines[name] = _values(entry.get(name) for entry in every)
     if every:

@@ -27,6 +27,7 @@ from mecheval.report.vega import CONFIG, Chart
 
 GREY, WARNING = "#6b6b6b", "#b3261e"
 STYLE = Path(__file__).with_name("figure.mplstyle")
+MOST = 4  # damaged runs that a note names; a report lists all
 LINE = 0.17  # inches of a line of a note
 STAMP: dict[str, Any] = {"ha": "center", "va": "center", "weight": "bold", "color": WARNING}
 STAMP |= {"rotation": 24, "alpha": 0.09, "zorder": 10}
@@ -65,7 +66,7 @@ class Figure:
 
     @classmethod
     def of(cls, study: Study, name: str, title: str, parts: Sequence[Part], *note: str) -> "Figure":
-        every = [*note, *_sources(parts)]
+        every = [*note, *_sources(parts), *_left_out(study.damaged)]
         return cls(name, title, parts, every, study.counted, study.partial, study.scale)
 
     def table(self) -> DataFrame:
@@ -167,6 +168,11 @@ def plain_log(axis: Axis) -> None:
 def styled() -> AbstractContextManager[None]:
     """Apply the style, to drawing and to saving alike: fonts are chosen when a figure is saved."""
     return mpl.rc_context(fname=STYLE)
+
+
+def _left_out(damaged: Sequence[str]) -> list[str]:
+    more = f"; and {len(damaged) - MOST} more" if len(damaged) > MOST else ""
+    return [f"Left out: {'; '.join(damaged[:MOST])}{more}."] if damaged else []
 
 
 def _sources(parts: Sequence[Part]) -> list[str]:

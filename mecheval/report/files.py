@@ -8,11 +8,12 @@ from typing import Any
 
 from pandas import DataFrame
 
-from mecheval.core.errors import InvalidInput, StoreError
+from mecheval.core.errors import InvalidInput
 from mecheval.report.figure import Figure, styled
 from mecheval.report.page import figure_page, page
 from mecheval.report.study import Study
 from mecheval.report.tables import json_value
+from mecheval.results.csv import to_csv
 from mecheval.runs.files import write
 
 _NO_DATE = {"pdf": {"CreationDate": None}, "svg": {"Date": None}, "png": {"Software": None}}
@@ -20,7 +21,7 @@ _NO_DATE = {"pdf": {"CreationDate": None}, "svg": {"Date": None}, "png": {"Softw
 
 def save(figure: Figure, path: Path) -> None:
     """Write a figure in the format of the path's ending; equal figures give equal bytes."""
-    _write(path, _WAYS[check_ending(path)](figure))
+    write(path, _WAYS[check_ending(path)](figure))
 
 
 def check_ending(path: Path) -> str:
@@ -38,7 +39,7 @@ def default_files(figure: Figure) -> list[Path]:
 
 def write_page(study: Study, path: Path, *others: Study) -> Path:
     """Write the page about one study, or about it and others."""
-    _write(path, page(study, *others, place=path.parent).encode())
+    write(path, _encoded(page(study, *others, place=path.parent)))
     return path
 
 
@@ -60,14 +61,12 @@ def _picture(ending: str) -> Callable[[Figure], bytes]:
 
 _WAYS: dict[str, Callable[[Figure], bytes]] = {
     **{ending: _picture(ending) for ending in ("png", "pdf", "svg")},
-    "json": lambda figure: json.dumps(figure.spec(), ensure_ascii=False, allow_nan=False).encode(),
-    "csv": lambda figure: figure.table().to_csv(index=False).encode(),
-    "html": lambda figure: figure_page(figure).encode(),
+    "json": lambda figure: _encoded(json.dumps(figure.spec(), ensure_ascii=False, allow_nan=False)),
+    "csv": lambda figure: _encoded(to_csv(figure.table())),
+    "html": lambda figure: _encoded(figure_page(figure)),
 }
 
 
-def _write(path: Path, content: bytes) -> None:
-    try:
-        write(path, content)
-    except StoreError as error:
-        raise InvalidInput(f"out={str(path)!r}: {error}") from error
+def _encoded(text: str) -> bytes:
+    """Return text as UTF-8; bytes of a folder's name that are none become question marks."""
+    return text.encode(errors="replace")

@@ -24,6 +24,7 @@ from mecheval.report.training_figures import emergence, training
 from mecheval.report.verdict_figure import demo
 from mecheval.report.verdicts import verdicts
 from mecheval.results.archive import KEPT
+from mecheval.results.csv import to_csv
 from mecheval.sweeps.recipe import figure_order
 
 TEMPLATES = Path(__file__).with_name("templates")
@@ -46,6 +47,7 @@ def page(*studies: Study, place: Path = Path()) -> str:
         name=name,
         scale=scale,
         counts=facts.counts(*studies),
+        damaged=[line for study in studies for line in study.damaged],
         partial=any(study.partial for study in studies),
         chapters=_chapters(labelled, place),
         honesty=facts.honesty(*labelled.values()),
@@ -171,7 +173,7 @@ def _long_tables(study: Study, place: Path, alone: bool) -> list[dict[str, Any]]
 
 
 def _download(name: str, table: DataFrame, compressed: bool) -> dict[str, Any]:
-    content, ending, kind = table.to_csv(index=False).encode(), "csv", "text/csv"
+    content, ending, kind = to_csv(table).encode(errors="replace"), "csv", "text/csv"
     if compressed:
         content, ending, kind = gzip.compress(content, mtime=0), "csv.gz", "application/gzip"
     uri = _uri(kind, content) if len(content) <= MOST else None

@@ -35,6 +35,7 @@ class Study:
     rows: DataFrame
     curves: DataFrame
     facts: Facts = field(default_factory=dict)
+    damaged: tuple[str, ...] = ()  # runs that no table has numbers of, each with the reason
 
     @classmethod
     def read(cls, folder: str | Path) -> "Study":
@@ -54,7 +55,8 @@ class Study:
         for name in ("corrupted", "site", "role"):
             rows[name] = rows[name].fillna("").astype(str)
         recipe, scale = (plan.recipe, plan.scale) if plan else (None, None)
-        return cls(Path(folder), recipe, scale, runs, rows, curves, results.facts())
+        tables, damaged = (runs, rows, curves, results.facts()), tuple(results.damaged())
+        return cls(Path(folder), recipe, scale, *tables, damaged)
 
     @classmethod
     def joined(cls, studies: Sequence["Study"]) -> "Study":
@@ -63,7 +65,8 @@ class Study:
         for name in ("runs", "rows", "curves"):
             tables[name] = _joined([getattr(study, name) for study in studies])
         facts = {key: entry for study in studies for key, entry in study.facts.items()}
-        return replace(studies[0], **tables, facts=facts)
+        damaged = tuple(line for study in studies for line in study.damaged)
+        return replace(studies[0], **tables, facts=facts, damaged=damaged)
 
     @property
     def counts(self) -> dict[str, int]:

@@ -11,6 +11,7 @@ Weights and checkpoints are not archived. Measured numbers have single precision
 import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -18,12 +19,23 @@ from typing import TYPE_CHECKING, Any
 
 from mecheval.core.errors import InvalidInput, StoreError
 from mecheval.core.spec import canonical_json
-from mecheval.runs.files import TEMPORARY, Damaged, read, read_json, sha256, sync, write_json
+from mecheval.runs.files import (
+    TEMPORARY,
+    Damaged,
+    check_name,
+    read,
+    read_json,
+    sha256,
+    sync,
+    write_json,
+)
+from mecheval.runs.records import check_records
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
 KEPT = "study.json"
+DAMAGED = "damaged"
 OUTCOME = ("key", "status", "steps", "reason", "folder")
 FACTS = ("verdict", "provenance")
 _FLOAT = {"runs": "Float64", "rows": "Float32", "curves": "Float32"}  # of each table
@@ -62,19 +74,30 @@ class Archive:
             return None
         try:
             about = read_json(folder / KEPT)
+            check_records("study", [about], KEPT)
             for name in _TABLES:
-                if sha256(read(folder / f"{name}.parquet")) != about["sha256"][name]:
+                if sha256(read(folder / f"{name}.parquet")) != about["sha256"].get(name):
                     raise Damaged(f"{name}.parquet does not agree with its checksum")
             tables = {name: read_parquet(folder / f"{name}.parquet") for name in _TABLES}
+            _check_tables(**tables)
             return cls(about["recipe"], about["scale"], **tables)
-        except (Damaged, KeyError, TypeError) as error:
-            raise StoreError(f"{folder / KEPT} is damaged: {error}") from error
+        except Damaged as error:
+            raise StoreError(f"{folder} is damaged: {error}") from error
 
     def write(self, folder: Path) -> None:
         """Replace the archive in a folder once the new tables are complete.
 
         `study.json` is written last: without it there is no archive.
         """
+        try:
+            checksums = self._write_tables(folder)
+        except OSError as error:
+            raise StoreError(f"{folder} cannot be written: {error.strerror}") from error
+        about = {"recipe": self.recipe, "scale": self.scale, "sha256": checksums}
+        write_json(folder / KEPT, about)
+
+    def _write_tables(self, folder: Path) -> dict[str, str]:
+        """Replace the tables once all are complete; return their checksums."""
         folder.mkdir(parents=True, exist_ok=True)
         with TemporaryDirectory(dir=folder) as temporary:
             tables = {name: Path(temporary) / f"{name}.parquet" for name in _TABLES}
@@ -84,8 +107,7 @@ class Archive:
             (folder / KEPT).unlink(missing_ok=True)
             for path in tables.values():
                 path.replace(folder / path.name)
-        about = {"recipe": self.recipe, "scale": self.scale, "sha256": checksums}
-        write_json(folder / KEPT, about)
+        return checksums
 
     @staticmethod
     def files(folder: Path) -> list[Path]:
@@ -102,6 +124,10 @@ class Archive:
             data = RunData(rows[key], curves[key], verdict, provenance) if provenance else None
             yield outcome, experiment_of(line), data
 
+    def damaged(self) -> list[str]:
+        """Return the reason why each damaged run has no measurements."""
+        return [str(line["reason"]) for line in self.runs if line["status"] == DAMAGED]
+
     @property
     def about(self) -> str:
         if not self.recipe:
@@ -115,8 +141,12 @@ def keep(folders: Sequence[Path], out: Path) -> Archive:
     A folder may be an archive itself, even `out`: runs of one sweep on several machines become one
     study, and runs made one by one join the sweep that plans them.
     """
-    if out.exists() and not (out / KEPT).exists() and any(out.iterdir() if out.is_dir() else [out]):
-        raise InvalidInput(f"out={str(out)!r} must be a new folder, or one with a kept study")
+    try:
+        used = out.exists() and any(out.iterdir() if out.is_dir() else [out])
+        if used and not (out / KEPT).exists():
+            raise InvalidInput(f"out={str(out)!r} must be a new folder, or one with a kept study")
+    except OSError as error:
+        raise StoreError(f"{out} cannot be written: {error.strerror}") from error
     archives = [_collect(folder) for folder in folders]
     first = archives[0]
     for folder, archive in zip(folders, archives, strict=True):
@@ -138,14 +168,17 @@ def write_parquet(table: "DataFrame", path: Path) -> None:
     """Write a table completely or not at all."""
     import duckdb
 
+    check_name(path)
     temporary = path.with_name(path.name + TEMPORARY)
     try:
         duckdb.from_df(table).write_parquet(str(temporary), compression="zstd")
         temporary.replace(path)
         sync(path.parent)
     except (duckdb.Error, OSError) as error:
-        temporary.unlink(missing_ok=True)
-        raise StoreError(f"{path} cannot be written: {error}") from error
+        with suppress(OSError):  # nothing was written, or nothing can be removed
+            temporary.unlink(missing_ok=True)
+        reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
+        raise StoreError(f"{path} cannot be written: {reason}") from error
 
 
 def read_parquet(path: Path) -> Lines:
@@ -157,6 +190,32 @@ def read_parquet(path: Path) -> Lines:
         return [dict(zip(table.columns, line, strict=True)) for line in table.fetchall()]
     except (duckdb.Error, OSError) as error:
         raise StoreError(f"{path} cannot be read: {str(error).splitlines()[0]}") from error
+
+
+def _check_tables(runs: Lines, rows: Lines, curves: Lines) -> None:
+    """Raise Damaged, which names table and field, unless the tables have what readers need."""
+    check_records("line", runs, "runs.parquet")
+    finished = [line for line in runs if line["provenance"]]
+    check_records("experiment", [experiment_of(line) for line in finished], "runs.parquet")
+    for name in FACTS:
+        facts = [_parse_fact(line[name], name) for line in finished if line[name]]
+        check_records(name, facts, f"runs.parquet: {name}")
+    keys = {line["key"] for line in finished}
+    for kind, lines, name in (("rows", rows, "rows.parquet"), ("curve", curves, "curves.parquet")):
+        check_records(kind, lines, name)
+        if unknown := [line for line in lines if line.get("key") not in keys]:
+            raise Damaged(f"{name} has key={unknown[0].get('key')!r}, which no finished run has")
+
+
+def _parse_fact(text: str, name: str) -> dict[str, Any]:
+    try:
+        fact = json.loads(text)
+        canonical_json(fact).encode()
+    except (ValueError, RecursionError) as error:
+        raise Damaged(f"runs.parquet: {name} is not JSON") from error
+    if not isinstance(fact, dict):
+        raise Damaged(f"runs.parquet: {name} is not a record")
+    return fact
 
 
 def _collect(folder: Path) -> Archive:

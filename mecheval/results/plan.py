@@ -12,10 +12,11 @@ from mecheval.core.errors import InvalidInput, StoreError
 from mecheval.results.archive import KEPT, Archive, experiment_of
 from mecheval.results.table import Results
 from mecheval.runs.files import Damaged, read_json, write_json
+from mecheval.runs.finished import FINISHED as FINISHED
 from mecheval.runs.finished import PARTIAL
+from mecheval.runs.records import check_plan
 
 PLAN = "sweep.json"
-FINISHED = ("done", "diverged")
 
 
 @dataclass(frozen=True)
@@ -40,9 +41,10 @@ class Plan:
             return None
         try:
             plan = read_json(folder / PLAN)
+            check_plan(plan, PLAN)
             records, names = tuple(plan["experiments"]), tuple(plan["folders"])
             return cls(plan["recipe"], plan["scale"], records, names)
-        except (Damaged, KeyError, TypeError) as error:
+        except Damaged as error:
             raise StoreError(f"{folder / PLAN} is damaged: {error}") from error
 
     @classmethod

@@ -3,18 +3,22 @@
 They are read from run folders or from an archive.
 """
 
+import os
+import warnings
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mecheval.core.errors import InvalidInput, StoreError
-from mecheval.results.archive import OUTCOME, Archive, Entry, RunData
+from mecheval.core.errors import DamagedRunWarning, InvalidInput, StoreError
+from mecheval.results.archive import DAMAGED, OUTCOME, Archive, Entry, RunData
 from mecheval.runs.checkpoint import newest_step
 from mecheval.runs.files import Damaged, read_json
 from mecheval.runs.finished import CHECKSUMS, NEEDED, PARTIAL, Run
 from mecheval.runs.pending import ERROR, FAILED, in_use
+from mecheval.runs.records import check_records
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -43,6 +47,10 @@ class Results:
         if not self.folder.is_dir():
             raise InvalidInput(f"DIR={str(self.folder)!r} must be a folder with runs")
 
+    def damaged(self) -> list[str]:
+        """Return a line for each damaged run: its folder and the reason. No table has its rows."""
+        return [str(run["reason"]) for run in self.runs() if run["status"] == DAMAGED]
+
     def runs(self) -> list[dict[str, Any]]:
         """Return key, status, steps, reason, folder and experiment fields of each run."""
         return [outcome | experiment for outcome, experiment, _ in self._entries]
@@ -50,25 +58,25 @@ class Results:
     def rows(self) -> list[dict[str, Any]]:
         """Return every measurement of every finished run."""
         rows = []
-        for run, data in self._finished():
+        for run, data in self._finished:
             rows += [run | {name: row[name] for name in MEASURED} for row in data.rows]
         return rows
 
     def curves(self) -> list[dict[str, Any]]:
         """Return every evaluation of every finished run."""
-        return [run | row for run, data in self._finished() for row in data.curve]
+        return [run | row for run, data in self._finished for row in data.curve]
 
     def measured(self, name: str) -> list[dict[str, Any]]:
         """Return the `rows` or the `curve` of every finished run, with its key alone."""
         lines = []
-        for run, data in self._finished():
+        for run, data in self._finished:
             lines += [{"key": run["key"], **row} for row in getattr(data, name)]
         return lines
 
     def facts(self) -> dict[str, dict[str, Any]]:
         """Return verdict and provenance of every finished run, by its key."""
         facts = {}
-        for run, data in self._finished():
+        for run, data in self._finished:
             facts[run["key"]] = {"verdict": data.verdict, "provenance": data.provenance}
         return facts
 
@@ -104,16 +112,35 @@ class Results:
         return list(archive.entries(self.folder) if archive else self._read())
 
     def _read(self) -> Iterator[Entry]:
-        for folder in sorted(self.folder.iterdir()):
-            if folder.name.endswith(PARTIAL):
-                yield _read_pending(folder)
-            elif any((folder / name).exists() for name in (CHECKSUMS, *NEEDED)):
-                yield _read_finished(folder)
+        # checksums of large files are most of the work, and are computed outside Python's lock
+        with ThreadPoolExecutor(max_workers=min(os.cpu_count() or 1, 8)) as threads:
+            for entry in threads.map(_read_run, sorted(self.folder.iterdir())):
+                if entry:
+                    yield entry
 
-    def _finished(self) -> Iterator[tuple[dict[str, Any], RunData]]:
+    @cached_property
+    def _finished(self) -> list[tuple[dict[str, Any], RunData]]:
+        """The fields and the data of every finished run; a damaged one is left out and named."""
+        for line in self.damaged():
+            warnings.warn(line, DamagedRunWarning, stacklevel=4)
+        finished = []
         for outcome, experiment, data in self._entries:
             if data:
-                yield {"key": outcome["key"], "status": outcome["status"], **experiment}, data
+                run = {"key": outcome["key"], "status": outcome["status"], **experiment}
+                finished.append((run, data))
+        return finished
+
+
+def _read_run(folder: Path) -> Entry | None:
+    """Read a finished or a pending run; return None for anything else."""
+    if folder.name.endswith(PARTIAL):
+        entry = _read_pending(folder)
+        if os.path.lexists(folder):
+            return entry
+        folder = folder.with_name(folder.name.removesuffix(PARTIAL))  # it was finished meanwhile
+    if any(os.path.lexists(folder / name) for name in (CHECKSUMS, *NEEDED)):
+        return _read_finished(folder)
+    return None
 
 
 def _read_finished(folder: Path) -> Entry:
@@ -121,27 +148,39 @@ def _read_finished(folder: Path) -> Entry:
     try:  # damage must show now, not when a table is built
         data = RunData(run.row_records, run.curve, run.verdict_record, run.provenance)
         ended = (run.key, run.status, run.outcome["steps"], run.outcome.get("reason"))
+        if run.record["key"] != run.key:
+            raise StoreError(f"{folder} is damaged: status.json and experiment.json differ in key")
+        run.verify(known=(*NEEDED, "verdict.json"))
         return _outcome(folder, *ended), run.record, data
     except StoreError as error:
-        return _outcome(folder, None, "damaged", None, str(error)), {}, None
+        return _outcome(folder, None, DAMAGED, None, str(error)), {}, None
 
 
 def _read_pending(folder: Path) -> Entry:
     experiment: dict[str, Any] = {}
-    status, reason, steps = "damaged", None, 0
+    status, reason, steps = DAMAGED, None, 0
     try:
         status = "running" if in_use(folder) else "killed"
         steps = newest_step(folder / "checkpoints")
-        experiment = read_json(folder / "experiment.json")
+        experiment = _read_checked(folder, "experiment")
         if status == "killed" and (folder / ERROR).exists():
-            error = read_json(folder / ERROR)
+            error = _read_checked(folder, "error")
             status = error["status"] if error.get("status") in FAILED else "error"
-            reason = error.get("reason")
+            reason = error["reason"]
     except (Damaged, OSError) as problem:
-        reason = str(problem)
+        reason = f"{folder} is damaged: {problem}"
     return _outcome(folder, experiment.get("key"), status, steps, reason), experiment, None
 
 
+def _read_checked(folder: Path, kind: str) -> dict[str, Any]:
+    name = f"{kind}.json"
+    record = read_json(folder / name)
+    check_records(kind, [record], name)
+    return record
+
+
 def _outcome(folder: Path, *ended: str | int | None) -> dict[str, Any]:
-    """Return the columns of OUTCOME."""
-    return dict(zip(OUTCOME, (*ended, str(folder)), strict=True))
+    """Return the columns of OUTCOME; bytes of a name that are not UTF-8 become question marks."""
+    texts = (*ended, str(folder))
+    values = [v.encode(errors="replace").decode() if isinstance(v, str) else v for v in texts]
+    return dict(zip(OUTCOME, values, strict=True))

@@ -12,13 +12,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mecheval.core.errors import StoreError
+from mecheval.core.errors import InvalidInput, StoreError
 from mecheval.core.spec import canonical_json
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 TEMPORARY = ".tmp"
+LARGEST_INPUT = 4_000_000  # bytes of a file that a user names; a page of benchmarks has 100,000
 
 
 class Damaged(Exception):
@@ -27,6 +28,7 @@ class Damaged(Exception):
 
 def write(path: Path, content: bytes) -> None:
     """Write the whole content, or leave the file as it was."""
+    check_name(path)
     temporary = path.with_name(path.name + TEMPORARY)
     try:
         temporary.unlink(missing_ok=True)  # left by a kill, or a link that leads out of the folder
@@ -41,6 +43,12 @@ def write(path: Path, content: bytes) -> None:
         raise StoreError(f"{path} cannot be written: {reason}; the old file is kept") from error
 
 
+def check_name(path: Path) -> None:
+    """Refuse a path without a name, such as an empty one."""
+    if not path.name:
+        raise InvalidInput(f"{str(path)!r} is not the name of a file; give one")
+
+
 def write_json(path: Path, value: Mapping[str, Any]) -> None:
     """Write JSON that carries the checksum of its own content."""
     text = canonical_json(value)
@@ -51,16 +59,32 @@ def write_json(path: Path, value: Mapping[str, Any]) -> None:
 def read(path: Path) -> bytes:
     """Return the content of a regular file; raise Damaged for a link or anything else."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-        try:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise Damaged(f"{path.name} is not a regular file")
-            with os.fdopen(descriptor, "rb", closefd=False) as file:
-                return file.read()
-        finally:
-            os.close(descriptor)
+        return _read_regular(path, os.O_NOFOLLOW)
     except OSError as error:
         raise Damaged(f"{path.name} cannot be read: {error.strerror}") from error
+
+
+def read_input(path: Path, option: str) -> str:
+    """Return the text of a file that a user names; refuse pipes, devices and large files."""
+    try:
+        return _read_regular(path, most=LARGEST_INPUT).decode()
+    except (OSError, UnicodeDecodeError, Damaged) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise InvalidInput(f"{option}={str(path)!r} cannot be read: {reason}") from error
+
+
+def _read_regular(path: Path, flags: int = 0, most: int | None = None) -> bytes:
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | flags)
+    try:
+        facts = os.fstat(descriptor)
+        if not stat.S_ISREG(facts.st_mode):
+            raise Damaged(f"{path.name} is not a regular file")
+        if most is not None and facts.st_size > most:
+            raise Damaged(f"it has {facts.st_size:,} bytes; at most {most:,} are allowed")
+        with os.fdopen(descriptor, "rb", closefd=False) as file:
+            return file.read()
+    finally:
+        os.close(descriptor)
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -85,7 +109,7 @@ def parse_lines(text: bytes, name: str) -> list[dict[str, Any]]:
     """Return the records of a JSON lines file; `name` is for the error message."""
     try:
         records = [json.loads(line) for line in text.splitlines()]
-        canonical_json(records)  # rejects NaN; once for all lines, for speed
+        canonical_json(records).encode()  # rejects NaN and half characters; at once, for speed
     except (ValueError, RecursionError) as error:
         raise Damaged(f"{name} is not what was written") from error
     if not all(isinstance(record, dict) for record in records):

@@ -8,8 +8,8 @@ verdict.json      by which mechanism it recalls
 """
 
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,6 +27,7 @@ from mecheval.runs.files import (
     sha256,
     unpack_tensors,
 )
+from mecheval.runs.records import check_records
 from mecheval.tasks.corruption import Kind, Role
 from mecheval.tasks.splits import Split
 
@@ -39,7 +40,7 @@ CHECKSUMS = "checksums.json"
 PARTIAL = ".partial"
 NEEDED = ("experiment.json", "provenance.json", "status.json", "curve.jsonl", "rows.jsonl")
 NAME = re.compile(r"[a-z_]+\.(json|jsonl|safetensors)")  # no file name leads out of the folder
-COLUMNS = {column.name for column in fields(Measurement)}
+FINISHED = ("done", "diverged")
 ORDER = ("key", "status", "reason", "folder", "steps", "metrics", "verdict", "restored", "emerged")
 RESTORED_METRICS = ("likelihood", "share")  # in the summary of a grid
 Record = dict[str, Any]
@@ -63,7 +64,11 @@ class Run:
     @cached_property
     def outcome(self) -> Record:
         """Status, key, steps, and the reason of a divergence."""
-        return self._read_json("status.json", "status", "key", "steps")
+        outcome = self._read_json("status.json")
+        if outcome["status"] not in FINISHED:
+            allowed = " or ".join(FINISHED)
+            raise self._damaged(f"status.json has status={outcome['status']!r}; not {allowed}")
+        return outcome
 
     @cached_property
     def experiment(self) -> Experiment:
@@ -73,19 +78,20 @@ class Run:
     @cached_property
     def rows(self) -> list[Measurement]:
         """Every measurement of the run."""
-        texts = ("metric", "condition", "split", "corrupted", "site", "role")
-        for record in self.row_records:
-            whole = record.keys() == COLUMNS
-            if not whole or not all(isinstance(record[name], str | None) for name in texts):
-                raise self._damaged("rows.jsonl is not what was written")
-        return [Measurement(**record) for record in self.row_records]
+        try:
+            return [Measurement(**record) for record in self.row_records]
+        except TypeError as error:  # a column of another version
+            raise self._damaged(f"rows.jsonl: {error}") from error
 
     @cached_property
     def verdict(self) -> "Verdict | None":
         """The verdict on how the model recalls; None if the run has no suitable grid."""
         from mecheval.interventions.verdict import Verdict
 
-        return Verdict.from_dict(self.verdict_record) if self.verdict_record else None
+        try:
+            return Verdict.from_dict(self.verdict_record) if self.verdict_record else None
+        except (KeyError, TypeError) as error:  # a field of another version
+            raise self._damaged(f"verdict.json: {error}") from error
 
     @cached_property
     def curve(self) -> list[Record]:
@@ -93,7 +99,7 @@ class Run:
 
     @cached_property
     def provenance(self) -> Record:
-        return self._read_json("provenance.json", "made_by")
+        return self._read_json("provenance.json")
 
     # the plain records, for readers of many runs
     @cached_property
@@ -102,13 +108,13 @@ class Run:
 
     @cached_property
     def row_records(self) -> list[Record]:
-        return self._read_lines("rows.jsonl", "split", "metric", "value", "n", "low", "high")
+        return self._read_lines("rows.jsonl")
 
     @cached_property
     def verdict_record(self) -> Record | None:
         if "verdict.json" not in self._checksums:
             return None
-        return self._read_json("verdict.json", "mechanism")
+        return self._read_json("verdict.json")
 
     def load_model(self) -> "Model":
         """Return the trained model; raise StoreError if the run diverged or is damaged."""
@@ -178,9 +184,11 @@ class Run:
             values["emerged"] = self.emerged
         return {name: values[name] for name in ORDER if name in values}
 
-    def verify(self) -> None:
-        """Compare every file with its checksum."""
-        self.files()
+    def verify(self, known: Collection[str] = ()) -> None:
+        """Compare every file with its checksum, except those that are `known` to be whole."""
+        for name in dict.fromkeys((*NEEDED, *self._checksums)):
+            if name not in known:
+                self._read(name)
 
     def files(self) -> dict[str, bytes]:
         """Return the content of every file, the checksums last."""
@@ -233,20 +241,17 @@ class Run:
             raise self._damaged(error) from error
         return content
 
-    def _read_json(self, name: str, *needed: str) -> Record:
-        return self._parse(name, lambda content, name: [parse_json(content, name)], needed)[0]
+    def _read_json(self, name: str) -> Record:
+        return self._parse(name, lambda content, name: [parse_json(content, name)])[0]
 
-    def _read_lines(self, name: str, *needed: str) -> list[Record]:
-        return self._parse(name, parse_lines, needed)
+    def _read_lines(self, name: str) -> list[Record]:
+        return self._parse(name, parse_lines)
 
-    def _parse(self, name: str, parse: Parse, needed: Sequence[str]) -> list[Record]:
-        """Check the fields too: whoever changes a file can change its checksum."""
+    def _parse(self, name: str, parse: Parse) -> list[Record]:
         content = self._read(name)
         try:
             records = parse(content, name)
-            for record in records:
-                if missing := [field for field in needed if field not in record]:
-                    raise Damaged(f"{name} has no {', '.join(missing)}")
+            check_records(name.partition(".")[0], records, name)
         except Damaged as error:
             raise self._damaged(error) from error
         return records

@@ -13,6 +13,7 @@ from mecheval.core.spec import Scalar, parse_scalar
 from mecheval.models.registries import mixers
 from mecheval.plugins import register_from_text
 from mecheval.runs.experiment import Experiment
+from mecheval.runs.files import read_input
 from mecheval.tasks import tasks
 
 NAMED = {"task": tasks, "model.architecture": mixers}  # specs, with options of their own
@@ -85,12 +86,9 @@ def from_words(words: Sequence[str]) -> Written:
 
 def from_toml(file: Path) -> Written:
     """Read the fields of a TOML file; tables and dotted keys are equivalent."""
+    text = read_input(file, "file")
     try:
-        text = file.read_text(encoding="utf-8")
         values = dict(_flatten(tomllib.loads(text)))
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise InvalidInput(f"file={str(file)!r} cannot be read: {reason}") from error
     except (ValueError, RecursionError) as error:  # also a number or a nesting too large for Python
         raise InvalidInput(f"{file}: not TOML: {error}") from error
     lines = _lines(text)

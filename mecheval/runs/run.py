@@ -16,7 +16,13 @@ from jaxtyping import Bool
 from numpy import ndarray
 from torch import Tensor
 
-from mecheval.core.errors import Interrupted, MechevalError, RunFailed, StoreError
+from mecheval.core.errors import (
+    Interrupted,
+    MechevalError,
+    RunFailed,
+    StoreError,
+    describe_error,
+)
 from mecheval.interventions.grid import GridOptions
 from mecheval.interventions.grid_eval import evaluate_grid, missing_sites
 from mecheval.interventions.verdict import Verdict
@@ -79,7 +85,7 @@ def run(
             except MechevalError:
                 raise
             except Exception as error:
-                reason = f"step {session.training.step}: {type(error).__name__}: {error}"
+                reason = f"step {session.training.step}: {describe_error(error)}"
                 pending.record_error({"reason": reason})
                 raise RunFailed(f"{pending.folder}: {reason}") from error
 
@@ -174,7 +180,8 @@ class Session:
                 if signals:
                     stopped = f"stopped at step {training.step} of {self.experiment.train.total}"
                     rerun = "rerun the same command to resume"
-                    raise Interrupted(f"{stopped}; {self.pending.folder} is saved, {rerun}")
+                    said = f"{stopped}; {self.pending.folder} is saved, {rerun}"
+                    raise Interrupted(said, signals[0])
             save_checkpoint(self.pending.checkpoints, self.checkpoint)
 
     @property

@@ -1,4 +1,4 @@
-"""Requests to stop, by Ctrl-C or by SIGTERM."""
+"""Requests to stop: Ctrl-C, SIGTERM, or SIGHUP when the terminal is closed."""
 
 import signal
 import threading
@@ -6,12 +6,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
+HANGUP = getattr(signal, "SIGHUP", None)  # Windows has none
 
 
 @contextmanager
 def on_stop(handler: Callable[[int], object]) -> Iterator[None]:
-    """Call `handler` with the number of a stop signal. Only the main thread can receive signals."""
+    """Call `handler` with the number of a stop signal. Only the main thread can receive signals.
+
+    Where SIGHUP is ignored, as under `nohup`, it stays ignored.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -19,7 +22,10 @@ def on_stop(handler: Callable[[int], object]) -> Iterator[None]:
     def handle(number: int, frame: FrameType | None) -> None:
         handler(number)
 
-    before = {number: signal.signal(number, handle) for number in SIGNALS}
+    numbers = [signal.SIGINT, signal.SIGTERM]
+    if HANGUP is not None and signal.getsignal(HANGUP) is not signal.SIG_IGN:
+        numbers.append(HANGUP)
+    before = {number: signal.signal(number, handle) for number in numbers}
     try:
         yield
     finally:

@@ -5,6 +5,7 @@ Workers are processes of this machine or a Ray cluster; a run whose worker died 
 
 import os
 import random
+import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -186,7 +187,8 @@ def _execute(todo: Runs, runs: Runs, executor: Executor, watch: Watch) -> None:
     except KeyboardInterrupt as error:
         finished = sum(run.status in FINISHED for run in runs)
         count = f"{finished} of {len(runs)} runs are finished, the others are saved"
-        raise Interrupted(f"{error}: {count}; rerun the same command to resume") from error
+        number = getattr(error, "number", signal.SIGINT)
+        raise Interrupted(f"{error}: {count}; rerun the same command to resume", number) from error
     finally:
         executor.stop()
         watch(runs)

@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import TextIO
 
-from mecheval.core.errors import Interrupted, MechevalError, StoreError
+from mecheval.core.errors import Interrupted, MechevalError, StoreError, describe_error
 from mecheval.runs.experiment import Experiment, Settings
 from mecheval.runs.files import write_json
 from mecheval.runs.pending import PROGRESS, check_same
@@ -45,14 +45,14 @@ def work(planned: PlannedRun) -> Outcome:
         return Outcome("error", str(error).removeprefix(f"{planned.place.folder}: "))
     except Exception as error:
         traceback.print_exc()
-        return Outcome("error", f"{type(error).__name__}: {error}")
+        return Outcome("error", describe_error(error))
     finally:
         if planned.timeout is not None:
             timer.cancel()
 
 
 def interruptible() -> AbstractContextManager[None]:
-    """Let SIGINT and SIGTERM raise KeyboardInterrupt, which no `except Exception` catches."""
+    """Let stop signals raise KeyboardInterrupt, which no `except Exception` catches."""
     return on_stop(_interrupt)
 
 
@@ -94,8 +94,16 @@ class ProgressFile:
             write_json(self._path, {"steps": step, "total": self._total, "speed": speed})
 
 
+class StopSignal(KeyboardInterrupt):
+    """A stop signal, with its number."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(f"stopped by {signal.Signals(number).name}")
+        self.number = number
+
+
 def _interrupt(number: int) -> None:
-    raise KeyboardInterrupt(f"stopped by {signal.Signals(number).name}")
+    raise StopSignal(number)
 
 
 def _expire(expired: threading.Event) -> None:
