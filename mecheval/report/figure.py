@@ -125,10 +125,12 @@ class Figure:
     def spec(self) -> dict[str, Any]:
         """Return the Vega-Lite specification with its data."""
         charts = [part.chart() for part in self.parts]
-        if len(charts) == 1:
-            spec = charts[0].to_dict()
-        else:
-            spec = altair.vconcat(*charts).resolve_scale(color="independent").to_dict()
+        chart = charts[0]
+        if len(charts) > 1:
+            chart = altair.vconcat(*charts).resolve_scale(color="independent")
+        # altair refuses 5,000 rows, which the curves of a thousand runs have
+        with altair.data_transformers.enable("default", max_rows=None):
+            spec = chart.to_dict()
         # JSON has no NaN, and altair passes on those of a column without a single number
         for rows in spec["datasets"].values():
             for row in rows:

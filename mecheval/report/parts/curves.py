@@ -1,13 +1,15 @@
 """Curves over training, one per run: panels for architectures or widths, a row per quantity."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import altair
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import SubFigure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
+from numpy import ndarray
 from pandas import DataFrame
 
 from mecheval.report.figure import GREY, TablePart, legend, panes, plain_log
@@ -113,8 +115,8 @@ class Curves(TablePart):
     def _panel(self, axis: Axes, row: str, panel: str) -> None:
         look: Any = {"linewidth": 1.3, "alpha": 0.9}
         look |= {"marker": ".", "markersize": 3.5} if self._few else {}
-        for (name, _), line in self._here(row, panel).groupby(["series", "run"], sort=False):
-            axis.plot(line["step"], line["value"], color=self.colours[name], **look)
+        for name, steps, values in _lines(self._here(row, panel)):
+            axis.plot(steps, values, color=self.colours[name], **look)
         for mark in self.marks[self.marks["panel"] == panel].to_dict("records"):
             ink = self.colours.get(mark["series"], GREY)
             axis.axvline(mark["step"], color=ink, linestyle=":", linewidth=1)
@@ -126,3 +128,14 @@ class Curves(TablePart):
             axis.set_ylim(low - 0.02, high + 0.04)
             axis.yaxis.set_major_formatter(PercentFormatter(1.0))
         axis.xaxis.set_major_locator(MaxNLocator(3, integer=True))
+
+
+def _lines(table: DataFrame) -> Iterator[tuple[str, ndarray, ndarray]]:
+    """Yield the curves of each series as one line with gaps: a line per run takes ms each."""
+    for name, lines in table.groupby("series", sort=False):
+        runs = lines.groupby("run", sort=False).ngroup().to_numpy()
+        order = np.argsort(runs, kind="stable")
+        breaks = np.flatnonzero(np.diff(runs[order])) + 1
+        columns = [lines[column].to_numpy(dtype=float)[order] for column in ("step", "value")]
+        steps, values = (np.insert(column, breaks, np.nan) for column in columns)
+        yield str(name), steps, values
