@@ -96,6 +96,9 @@ class Registry:
                 raise InvalidInput(problem) from error
         return self._targets[name]
 
+    def is_built_in(self, name: str) -> bool:
+        return str(self.get(name).__module__).startswith("mecheval.")
+
     def options(self, name: str) -> Any:
         """Return the class or function that has the options and the summary of a name."""
         return self._declared.get(self._without_preset(name)) or self.get(name)
