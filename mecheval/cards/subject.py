@@ -66,12 +66,10 @@ class Subject:
     def check(self, experiment: Experiment) -> None:
         """Validate the mixer before training: a defect would make every number wrong."""
         from mecheval.models.build import build_model
-        from mecheval.models.check import check_architecture
-        from mecheval.models.check_model import check_whole
+        from mecheval.models.check_model import check_third_party
 
         try:
-            check_architecture(self.architecture, experiment.model.d_model)
-            check_whole(experiment.model)
+            check_third_party(experiment.model)
         except CheckFailed as error:
             raise InvalidInput(str(error).splitlines()) from error
         try:

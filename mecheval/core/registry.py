@@ -102,6 +102,9 @@ class Registry:
         """Return the name of a target that is registered and imported, if it is."""
         return next((name for name, known in self._targets.items() if known is target), None)
 
+    def is_built_in(self, name: str) -> bool:
+        return str(self.get(name).__module__).startswith("mecheval.")
+
     def options(self, name: str) -> Any:
         """Return the class or function that has the options and the summary of a name."""
         return self._declared.get(self._without_preset(name)) or self.get(name)

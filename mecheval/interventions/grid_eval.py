@@ -11,7 +11,8 @@ from mecheval.interventions.interchange import (
     stream_sites,
 )
 from mecheval.interventions.positions import every_position
-from mecheval.interventions.verdict import Verdict, supports_verdict, verdict_sites
+from mecheval.interventions.restoration import rows
+from mecheval.interventions.verdict import Verdict, supports_verdict, verdict, verdict_sites
 from mecheval.metrics.measurement import Measurement
 from mecheval.models.build import Model
 from mecheval.models.site import sites
@@ -32,7 +33,7 @@ class GridEvaluation:
 
     def rows(self, step: int) -> list[Measurement]:
         """Return the grid's rows, but for tokens that no document has."""
-        return [row for row in self.grid.rows(step) if row.n] if self.grid else []
+        return [row for row in rows(self.grid, step) if row.n] if self.grid else []
 
 
 def evaluate_grid(
@@ -72,7 +73,7 @@ def evaluate_grid(
         reason = _name_others(task, options, seed, split) if single else str(error)
         return GridEvaluation(None, None, reason)
     if supports_verdict(grid):
-        return GridEvaluation(grid, grid.verdict(), None)
+        return GridEvaluation(grid, verdict(grid), None)
     return GridEvaluation(grid, None, missing_sites(model) if options.document is None else None)
 
 
@@ -90,13 +91,15 @@ def missing_sites(model: Model) -> str | None:
 
 def grid_sites(model: Model, grid: GridName | None) -> list[str]:
     """Return the sites of a named grid; "short" is "stream" where a verdict's sites are missing."""
+    known = sites(model)
+    if grid == "none":
+        return []
     if grid == "all":
-        return [name for name, site in sites(model).items() if not site.materialised]
-    if grid is None:
-        return stream_sites(model)
-    short = grid == "short" and not missing_sites(model)
-    names = verdict_sites(layers_of(sites(model))) if short else stream_sites(model)
-    return names + [name for name in sites(model) if name.endswith("conv_out")]
+        return [name for name, site in known.items() if not site.materialised]
+    names = verdict_sites(layers_of(known))
+    if grid != "short" or not known.keys() >= {*names}:
+        names = stream_sites(model)
+    return names if grid is None else names + [name for name in known if name.endswith("conv_out")]
 
 
 def _roles(task: Task, options: GridOptions, seed: int, split: Split) -> Sequence[str]:

@@ -13,10 +13,8 @@ from torch import Tensor, nn
 
 from mecheval.core.errors import CheckFailed, InvalidInput
 from mecheval.core.options import where
-from mecheval.models.config import build_architecture
 from mecheval.models.edits import add
 from mecheval.models.ops import gather_reads
-from mecheval.models.registries import mixers
 from mecheval.models.site import patch, record, sites
 
 BATCH, CUTS = 3, 20
@@ -69,14 +67,6 @@ def check_mixer(
         x, other = torch.randn(2, BATCH, max_len, d_model, dtype=torch.float64)
         read = getattr(mixer, "read", None)
         run_checks(name, Subject(mixer, x, other, x, "(batch, time, d_model)", d_model, read))
-
-
-def check_architecture(text: str, d_model: int) -> None:
-    """Check every third-party mixer of an architecture."""
-    for spec in build_architecture(text).pattern:
-        mixer = mixers.get(spec.name)
-        if not mixer.__module__.startswith("mecheval."):
-            check_mixer(mixer, d_model, **mixers.check(spec))
 
 
 def run_checks(name: str, subject: Subject) -> None:

@@ -6,9 +6,11 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from mecheval.core.errors import CheckFailed, InvalidInput
 from mecheval.models.build import Model, build_model, resumes
-from mecheval.models.check import BATCH, Subject, run_checks
+from mecheval.models.check import BATCH, Subject, check_mixer, run_checks
 from mecheval.models.config import ModelConfig, build_architecture
+from mecheval.models.registries import mixers
 
 MOST_CHECKS_LEN, LONGEST_LEN = 64, 1024  # tokens
 VOCABULARY = 32  # tokens of a model that is built only to be checked
@@ -41,10 +43,22 @@ def check_model(model: Model, vocab_size: int, max_len: int) -> None:
 
 
 def check_whole(config: ModelConfig) -> None:
-    """Check the architecture's third-party model, if it is one, with a small vocabulary."""
-    if build_architecture(config.architecture).whole:
-        small = replace(config, max_len=min(config.max_len, LONGEST_LEN))
-        check_model(build_model(small, VOCABULARY), VOCABULARY, small.max_len)
+    """Check a third-party model with a small vocabulary."""
+    small = replace(config, max_len=min(config.max_len, LONGEST_LEN))
+    check_model(build_model(small, VOCABULARY), VOCABULARY, small.max_len)
+
+
+def check_third_party(config: ModelConfig) -> None:
+    """Refuse a mixer or model that sees the future: it would make every number wrong."""
+    architecture = build_architecture(config.architecture)
+    for spec in architecture.pattern:
+        if not mixers.is_built_in(spec.name):
+            check_mixer(mixers.get(spec.name), config.d_model, **mixers.check(spec))
+    try:
+        if architecture.whole:
+            check_whole(config)
+    except CheckFailed as error:
+        raise InvalidInput(str(error).splitlines()) from error
 
 
 def _exact_copy(model: Model, tokens: Tensor) -> tuple[Model, float]:

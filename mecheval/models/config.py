@@ -40,12 +40,19 @@ class ModelConfig:
             object.__setattr__(self, "architecture", register_object(self.architecture))
         settle(self)
         spec = Spec.parse(self.architecture)
-        object.__setattr__(self, "architecture", str(_registry_of(spec).shortest(spec)))
         architecture = build_architecture(spec)
+        object.__setattr__(self, "architecture", str(_registry_of(spec).shortest(spec)))
         for mixer in architecture.pattern:
             mixers.check(mixer, d_model=self.d_model, max_len=self.max_len)
         if architecture.whole:
             models.check(spec, d_model=self.d_model, layers=self.layers, max_len=self.max_len)
+
+    @property
+    def third_party(self) -> bool:
+        """True if one of its mixers, or the whole model, comes from a plug-in."""
+        architecture = build_architecture(self.architecture)
+        ours = all(mixers.is_built_in(mixer.name) for mixer in architecture.pattern)
+        return architecture.whole is not None or not ours
 
 
 def build_architecture(text: str | Spec) -> Architecture:

@@ -75,12 +75,19 @@ class Experiment:
             else:
                 hint = did_you_mean(name, known)
                 problems.append(f"{name}={format_value(value)}: no such field{hint}")
-        built: dict[str, Any] = {}
+        built: dict[str, Any] = parts.pop("")
+        parts["model"].setdefault("architecture", REQUIRED)
+        try:
+            built["task"] = _build_task(built.get("task"))
+        except InvalidInput as error:
+            problems += error.problems
         for section, values in parts.items():
             try:
-                built |= _build(section, values)
+                built[section] = SECTIONS[section](**values)
             except InvalidInput as error:
-                problems += error.problems
+                model = section == "model"
+                of_section = _model_problems(values, error) if model else error.problems
+                problems += [_dotted(section, problem) for problem in of_section]
         try:
             if not problems:
                 return cls(**built)
@@ -135,21 +142,6 @@ class Experiment:
         return experiment_html(self)
 
 
-def _build(section: str, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Build one argument of an Experiment from the fields of its section; "" has task and seed."""
-    if section == "":
-        return {**values, "task": _build_task(values.get("task"))}
-    if section == "model" and not isinstance(values.get("architecture"), str | type):
-        problems = _problems(validate, ModelConfig, values)
-        raise InvalidInput(_dotted(section, problem) for problem in problems)
-    try:
-        return {section: SECTIONS[section](**values)}
-    except InvalidInput as error:
-        if section == "model":
-            raise InvalidInput(_model_problems(values, error)) from error
-        raise InvalidInput(_dotted(section, problem) for problem in error.problems) from error
-
-
 def _build_task(text: object) -> Task:
     if not isinstance(text, str):
         written = "option 'task' is missing; it" if text is None else f"task={format_value(text)}"
@@ -169,12 +161,14 @@ def _cached_task(text: str, cls: Callable[..., Any]) -> Task:
 
 def _model_problems(values: Mapping[str, Any], error: InvalidInput) -> list[str]:
     """Tell the problems of the model's fields from those of its architecture."""
-    problems = [_dotted("model", problem) for problem in _problems(validate, ModelConfig, values)]
-    text = values["architecture"]
+    given = {name: value for name, value in values.items() if value is not REQUIRED}
+    problems, text = _problems(validate, ModelConfig, given), values["architecture"]
+    if not isinstance(text, str):
+        return problems
     of_architecture = _problems(build_architecture, text)
     if not problems and not of_architecture:  # an option of a mixer does not go with d_model
         of_architecture = list(error.problems)
-    return problems + [f"model.architecture={text}: {problem}" for problem in of_architecture]
+    return problems + [f"architecture={text}: {problem}" for problem in of_architecture]
 
 
 def _problems(check: Callable[..., object], *arguments: Any) -> list[str]:

@@ -1,16 +1,14 @@
-"""Training in memory, and what every training needs: checked models and the right torch state."""
+"""Training in memory, and the torch state that every training needs."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
 
-from mecheval.core.errors import CheckFailed, InvalidInput
+from mecheval.core.errors import InvalidInput
 from mecheval.metrics.behaviour import behaviour
 from mecheval.models.build import Model
-from mecheval.models.check import check_architecture
-from mecheval.models.check_model import check_whole
-from mecheval.runs.experiment import Experiment, Settings
+from mecheval.runs.experiment import Settings
 from mecheval.tasks.task import Task
 from mecheval.training.batches import Batches
 from mecheval.training.config import Row, TrainConfig
@@ -63,12 +61,3 @@ def prepared(settings: Settings) -> Iterator[None]:
     finally:
         torch.set_num_threads(threads)
         torch.set_flush_denormal(flushed)
-
-
-def check_third_party(experiment: Experiment) -> None:
-    """Refuse a mixer or model that sees the future: it would make every number wrong."""
-    check_architecture(experiment.model.architecture, experiment.model.d_model)
-    try:
-        check_whole(experiment.model)
-    except CheckFailed as error:
-        raise InvalidInput(str(error).splitlines()) from error

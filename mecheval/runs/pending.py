@@ -3,7 +3,7 @@
 import fcntl
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,10 +52,10 @@ class PendingRun:
     def recover(self) -> Run | None:
         """Finish a run whose process was killed when only the rename was missing."""
         try:
-            Run(self.folder).verify()
+            files = Run(self.folder).files()
         except StoreError:
             return None
-        return self._rename()
+        return self._rename(files)
 
     def begin(self, experiment: Record, made_by: Record) -> None:
         """Write what the folder is for, or refuse one that is for something else."""
@@ -126,12 +126,12 @@ class PendingRun:
         except Damaged as error:
             raise StoreError(f"{self.folder} is damaged: {error}") from error
         write_json(self.folder / CHECKSUMS, checksums)
-        run = self._rename()
+        run = self._rename({*checksums, CHECKSUMS})
         vars(run)["row_records"] = list(tables["rows"])  # not read back: they were just written
         return run
 
-    def _rename(self) -> Run:
-        kept = {*read_json(self.folder / CHECKSUMS), CHECKSUMS}
+    def _rename(self, kept: Container[str]) -> Run:
+        """Give the folder its final name, with nothing in it but the files of a run."""
         for path in self.folder.iterdir():
             if path.name not in kept:
                 remove(path)

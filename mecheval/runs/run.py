@@ -7,6 +7,7 @@ import logging
 import math
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -30,12 +31,13 @@ from mecheval.interventions.verdict import Verdict
 from mecheval.metrics.behaviour import behaviour
 from mecheval.metrics.measurement import Measurement
 from mecheval.models.build import Model, build_model
+from mecheval.models.check_model import check_third_party
 from mecheval.plugins import defined_classes
 from mecheval.runs.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from mecheval.runs.experiment import Experiment, Settings
 from mecheval.runs.files import pack_tensors
 from mecheval.runs.finished import Run
-from mecheval.runs.fit import check_third_party, prepared
+from mecheval.runs.fit import prepared
 from mecheval.runs.pending import PendingRun, check_same
 from mecheval.runs.progress import run_progress
 from mecheval.runs.provenance import Clock, made_by, provenance, timestamp
@@ -85,7 +87,8 @@ def run(
     if finished := pending.finished:
         return _check_finished(finished, experiment, made)
     with prepared(settings):
-        check_third_party(experiment)
+        if experiment.model.third_party:
+            check_third_party(experiment.model)
         with pending.claim():
             if finished := pending.finished or pending.recover():
                 return _check_finished(finished, experiment, made)
@@ -120,8 +123,11 @@ class Session:
         self.emergence: list[dict[str, Any]] = []  # rows of the grids made during training
         task, seed = experiment.task, experiment.seed
         model = build_model(experiment.model, task.vocab_size, seed).to(settings.device)
-        if experiment.eval.grid != "none" and (reason := missing_sites(model)):
+        config, third_party = experiment.eval, experiment.model.third_party
+        if third_party and config.grid != "none" and (reason := missing_sites(model)):
             logger.warning("%s: %s", experiment.model.architecture, reason)
+        options = GridOptions(site=config.grid, documents=config.grid_documents)
+        self.evaluate_grid = partial(evaluate_grid, model, task, options, seed=seed)
         self.training = Training.start(model, experiment.train)
         self.batches = Batches(task, seed, experiment.train)
         checkpoint, problems = load_checkpoint(pending.checkpoints)
@@ -186,7 +192,8 @@ class Session:
         with on_stop(signals.append):
             for row in train(training, self.experiment.train, batches, evaluate, every):
                 if row and config.grid_every and len(training.curve) % config.grid_every == 0:
-                    self.emergence += [cell.to_dict() for cell in self._grid("dev")[0]]
+                    cells = self.evaluate_grid(split="dev").rows(training.step)
+                    self.emergence += [cell.to_dict() for cell in cells]
                 for watcher in self.watchers:
                     watcher.log(training.step, training.loss, row)
                 if signals or time.monotonic() - saved >= self.settings.save_every:
@@ -217,7 +224,7 @@ class Session:
 
     def _measure(self) -> tuple[list[dict[str, Any]], Verdict | None]:
         """Measure dev, test and the unseen documents of test, then the grids and the verdict."""
-        step, rows, verdict = self.training.step, list[Measurement](), None
+        step, rows = self.training.step, list[Measurement]()
         for split in ("dev", "test"):
             docs = self._documents(split)
             scores = behaviour(self.training.model, docs)
@@ -230,17 +237,9 @@ class Session:
         earlier = [row for row in self.emergence if "dev" not in splits or row["step"] < step]
         records = [row.to_dict() for row in rows] + earlier
         for split in splits:
-            cells, verdict = self._grid(split)
-            records += [cell.to_dict() for cell in cells]
-        return records, verdict
-
-    def _grid(self, split: Split) -> tuple[list[Measurement], Verdict | None]:
-        config, task, seed = self.experiment.eval, self.experiment.task, self.experiment.seed
-        if config.grid == "none":
-            return [], None
-        options = GridOptions(site=config.grid, documents=config.grid_documents)
-        result = evaluate_grid(self.training.model, task, options, seed=seed, split=split)
-        return result.rows(self.training.step), result.verdict
+            grid = self.evaluate_grid(split=split)
+            records += [cell.to_dict() for cell in grid.rows(step)]
+        return records, grid.verdict
 
     def _unseen(self, docs: Documents) -> Bool[ndarray, " n"]:
         """Tell which documents did not occur in training."""

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -225,10 +226,12 @@ def test_who_comes_just_after_the_end_finds_the_run_and_leaves_nothing(
 ):
     """The first process renames its folder between the second one's look at it and its claim."""
 
-    def meanwhile(experiment):
+    @contextmanager
+    def meanwhile(settings):
         moved(finished, tmp_path, EXPERIMENT)
+        yield
 
-    monkeypatch.setattr(runner, "check_third_party", meanwhile)
+    monkeypatch.setattr(runner, "prepared", meanwhile)
     assert result(run(EXPERIMENT, tmp_path).folder) == result(finished)
     assert [path.name for path in tmp_path.iterdir()] == [EXPERIMENT.name]
 
