@@ -42,7 +42,8 @@ def improving(row: Row) -> bool | None:
 def advise(row: Row, line: Line | None) -> list[dict[str, str]]:
     """Return what to try next, the strongest reason first."""
     steps = [*_reach(row), *_memorises(row), *_falling(row), *_rate(line)]
-    steps += [*_capacity(row), *_gradient(row), *_key_unused(row)]
+    steps += [*_capacity(row), *_gradient(row)]
+    steps += [] if [*_reach(row), *_memorises(row)] else _key_unused(row)
     if not steps:
         nothing = "None of the measurements below explains it: compare its curve with a baseline's."
         steps = [("Look at the training curves.", nothing)]

@@ -124,7 +124,7 @@ def test_a_rate_at_the_edge_does_not_matter_without_mistakes():
 
 def test_what_it_does_is_one_sentence():
     assert sentences.summary(LINE) == (
-        "On AR, pairs=4, vocab=64 it answers 99.5% of the documents correctly, by induction "
+        "On AR (4 pairs, 64 symbols) it answers 99.5% of the documents correctly, by induction "
         "(3 of 3 seeds [44 %, 100 %]): it stores each key with its value."
     )
     assert "no mechanism to name" in sentences.summary(replace(LINE, mechanism="unsolved"))
