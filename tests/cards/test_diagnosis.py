@@ -59,7 +59,7 @@ def test_a_window_of_three_tokens_cannot_reach(diagnosed):
 
 
 def test_training_that_ended_while_the_loss_fell_was_too_short(diagnosed):
-    short = {"train__steps": 130, "eval__every": 10, "train__schedule": "constant"}
+    short = {"train__steps": 130, "eval__every": 5, "train__schedule": "constant"}
     row = diagnosed("SmallState:d_key=8", train__lr=2e-3, **short)
     assert row["improving"]
     assert row["curve"]["value"] < -0.1
