@@ -31,6 +31,7 @@ class Size:
     models: int = 6
     steps: int = 40
     resumed: str = "paper"
+    card_steps: int = 3000  # of training on AR for a first card
     # growth: the values of each axis; the others stay as above, but a long batch is smaller
     lengths: tuple[int, ...] = (64, 128, 256, 512, 1024, 2048, 4096)
     long_batch: int = 2
@@ -55,6 +56,7 @@ QUICK = Size(
     evaluated=128,
     grid=64,
     models=2,
+    card_steps=300,
     lengths=(256, 512, 1024),
     batches=(8, 32),
     vocabularies=(1024, 4096),

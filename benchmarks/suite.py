@@ -23,6 +23,7 @@ PARTS = {
     "startup": "the command line, against importing torch",
     "checkpoint": "saving, as a share of training",
     "sweep": "two workers against one; resuming a long sweep",
+    "card": "the first card of a mixer, against one training run",
     "memory": "peak memory of a train step, against the plain form",
     "growth": "exponents of time and memory in length, batch, vocabulary and width",
 }

@@ -11,7 +11,7 @@ FALLING = -0.005  # change of the dev loss in 100 steps; above this it has stopp
 FARTHER = 0.05  # share of keys beyond the reach that is worth saying
 MEMORISES = 0.1  # accuracy on train above that on test
 DROPS = 0.2  # accuracy above chance that more pairs cost
-AT_CHANCE = 0.05  # accuracy above chance up to which the key is not used
+AT_CHANCE = 0.05  # accuracy above chance that is still called about chance
 VANISHED = 1e-4  # gradient norm
 RULE = (
     "The curve has stopped improving if the 95 % interval of its slope is not below "
@@ -42,7 +42,8 @@ def improving(row: Row) -> bool | None:
 def advise(row: Row, line: Line | None) -> list[dict[str, str]]:
     """Return what to try next, the strongest reason first."""
     steps = [*_reach(row), *_memorises(row), *_falling(row), *_rate(line)]
-    steps += [*_capacity(row), *_gradient(row), *_key_unused(row)]
+    steps += [*_capacity(row), *_gradient(row)]
+    steps += [] if [*_reach(row), *_memorises(row)] else _key_unused(row)
     if not steps:
         nothing = "None of the measurements below explains it: compare its curve with a baseline's."
         steps = [("Look at the training curves.", nothing)]
@@ -118,7 +119,7 @@ def _key_unused(row: Row) -> Iterator[tuple[str, str]]:
     if chance is None or test["low"] > chance + AT_CHANCE or inside["low"] < 0.8:
         return
     text = f"{_percent(inside)} of its answers are tokens of the document, {_percent(test)} right"
-    plateau = f"any value of the document would be right in {chance:.0%}: it does not use the key"
+    plateau = f"any value of the document would be right in {chance:.0%}"
     yield (
         "Help it to join key and value, for instance by a short convolution; or train longer.",
         (f"{text}; {plateau}."),

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 COLUMNS = ["task", "architecture", "accuracy", "low", "high", "n", "seeds"]
 COLUMNS += ["mechanism", "confidence", "agree", "judged"]
-FILE = "card.json"
 CHOICE = "The learning rate is chosen on dev, reported on test."
 
 
@@ -92,7 +91,7 @@ class Card:
         if not (all(path.exists() for path in paths) and _read_facts(self.folder) == self.facts):
             write(paths[0], self.html.encode())
             write(paths[1], self.markdown.encode())
-            write_json(self.folder / FILE, self.facts)
+            write_json(self.folder / experiments.CARD, self.facts)
         return paths
 
     def _repr_html_(self) -> str:
@@ -237,6 +236,6 @@ def _one_of_each(runs: CardRuns, order: Sequence[str]) -> list[Experiment]:
 def _read_facts(folder: Path) -> dict[str, Any] | None:
     """Return the facts of the card in a folder, if it has one."""
     try:
-        return read_json(folder / FILE)
+        return read_json(folder / experiments.CARD)
     except Damaged:
         return None

@@ -15,6 +15,7 @@ from mecheval.models.config import ModelConfig
 from mecheval.plugins import isolated_plugins
 from mecheval.results.plan import Plan
 from mecheval.runs.experiment import Experiment
+from mecheval.runs.files import Damaged, read_json
 from mecheval.sweeps.planned import Outcome, PlannedRun
 from mecheval.sweeps.recipe import Scale
 from mecheval.sweeps.sweep import OPEN, Executor, Sweep, SweepOptions, Watch
@@ -25,6 +26,7 @@ BASELINES = ("attention", "mamba")
 TASKS = ("recall", "treecall")
 EMERGENCE = "recall"  # the task on which grids are measured during training, too
 SEEDS = (0, 1, 2)
+CARD = "card.json"
 GRIDS = 20  # about as many during a training that is not stopped early
 
 
@@ -185,22 +187,40 @@ class CardRuns:
         return self.grid[0].seed
 
     def whole(self) -> list[Experiment]:
-        """Return all experiments if every rate has one seed, and one rate has all."""
+        """Return all experiments if every rate has one seed, and one rate has all.
+
+        That rate is the one with the most seeds so far, or one in the middle.
+        """
         planned = []
-        for one in self.grid:
-            rates = self.rates(one.task_spec)
-            if one.seed == self.first_seed or one.train.lr == rates[len(rates) // 2]:
-                planned.append(one)
+        for task in self.tasks:
+            grid = [one for one in self.grid if one.task_spec == task]
+            left = [one.train.lr for one in self.own.missing(grid)]
+            rates = self.rates(task)
+            usual = min(rates, key=lambda rate: (left.count(rate), rate != rates[len(rates) // 2]))
+            kept = [one for one in grid if one.seed == self.first_seed or one.train.lr == usual]
+            planned += kept
         both = [*planned, *experiments(self.scale, BASELINES)]
         return list({one.key: one for one in both}.values())
 
     def ahead(self) -> list[PlannedRun]:
-        """Return those of `whole` that are not finished."""
+        """Return those of `whole` that are not finished; none if the card is complete."""
+        if is_complete(self.folder):
+            return []
         names = {one.model.architecture for one in self.grid}
         own = [one for one in self.whole() if one.model.architecture in names]
         others = [one for one in self.whole() if one.model.architecture not in names]
         runs = self.own.runs(own) + (self.shared.runs(others) if others else [])
         return [run for run in runs if run.status in OPEN]
+
+
+def is_complete(folder: Path) -> bool:
+    """Tell whether a folder has a card after its last stage, with no failed run."""
+    try:
+        facts = read_json(folder / CARD)
+        failed = [run for run in facts["unfinished"] if run["outcome"] == "failed"]
+        return bool(facts["stage"]["last"]) and not failed
+    except (Damaged, KeyError, TypeError):
+        return False
 
 
 class InProcess:

@@ -2,7 +2,8 @@
 
 Of the whole model, a token is replaced by another symbol, and the change is the total variation
 distance between the two distributions over answers. Of one block, the input at one position is
-replaced by that of another document, and the change is that of its output, relative to its norm.
+replaced by that of the next position in another document, and the change is that of its output,
+relative to its norm.
 """
 
 from collections.abc import Callable, Iterator
@@ -109,7 +110,7 @@ def _block_change(block: torch.nn.Module, stream: Tensor, docs: Documents) -> Ch
         rows = torch.from_numpy(part.index - docs.index[0])
         here = torch.arange(len(rows)), torch.from_numpy(at).long()
         inputs = stream[rows].clone()
-        inputs[here] = inputs.roll(1, dims=0)[here]
+        inputs[here] = inputs.roll((1, -1), dims=(0, 1))[here]
         change = block(inputs)[here[0], query[rows]].double() - clean[rows]
         relative = change.norm(dim=-1) / clean[rows].norm(dim=-1).clamp(min=1e-12)
         return np.asarray(relative.cpu().numpy())

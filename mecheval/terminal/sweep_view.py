@@ -160,8 +160,9 @@ def seconds_left(rows: Sequence[Row], workers: int) -> tuple[float, float] | Non
     """Return a range of the time left; None while no pace is known, or if nothing is left.
 
     A pace is that of runs at work now, or of finished ones: of the same task and architecture if
-    there are any. At the lower end, runs that may stop early do so after as many steps as the
-    first to finish, and the pace is the fastest; at the upper end they do not, at the slowest.
+    there are any. At the lower end, at the fastest pace, runs that may stop early do so after as
+    many steps as the first to finish, or after a part `EARLY` of what is left; at the upper end,
+    at the slowest pace, they do not.
     """
     left = [_left(row, rows) for row in rows if row["status"] in ("running", "waiting")]
     known = [ends for ends in left if ends]
@@ -177,13 +178,14 @@ def _left(row: Row, rows: Sequence[Row]) -> tuple[float, float] | None:
     if not paces:
         return None
     last = row["total"] if row.get("until") is None else min(row["until"], row["total"])
-    first = last
+    most = max(last - row["steps"], 0)
+    fewest = most
     if row.get("train.stop") is not None:
         alike = [other for other in rows if _kind(other) == _kind(row)]
         shares = [other["steps"] / other["total"] for other in alike if other["status"] == "done"]
-        first = min(last, row["total"] * min(shares, default=EARLY))
-    done = row["steps"]
-    return max(first - done, 0) * min(paces), max(last - done, 0) * max(paces)
+        first = row["total"] * min(shares, default=EARLY)
+        fewest = min(most, first - row["steps"] if first > row["steps"] else EARLY * most)
+    return fewest * min(paces), most * max(paces)
 
 
 def _paces(row: Row, rows: Sequence[Row]) -> list[float]:

@@ -41,7 +41,7 @@ def working(message: str) -> Status:
     return Console(stderr=True).status(message)
 
 
-def duration(low: float, high: float) -> str:
+def duration(low: int | float, high: int | float) -> str:
     """Format a range of seconds: `8–12 minutes`."""
     unit, seconds = "seconds", 1.0
     if high >= 5400:

@@ -23,6 +23,7 @@ TINY = Size(
     models=2,
     steps=2,
     resumed="quick",
+    card_steps=4,
     lengths=(16, 32),
     batches=(1, 2),
     vocabularies=(32, 64),

@@ -125,7 +125,7 @@ def test_a_rate_at_the_edge_does_not_matter_without_mistakes():
 
 def test_what_it_does_is_one_sentence():
     assert sentences.summary(LINE) == (
-        "On AR, pairs=4, vocab=64 it answers 99.5% of the documents correctly, by induction "
+        "On AR (4 pairs, 64 symbols) it answers 99.5% of the documents correctly, by induction "
         "in 3 of 3 seeds: each key is stored with its value."
     )
     text = "uses the key, but below the threshold"
