@@ -115,11 +115,35 @@ def card(
 ) -> Card:
     """Return the mechanism card of a mixer.
 
-    The subject is a class, `file.py:Class`, or the name of a mixer or an architecture, with
-    options. Its runs and those of the baselines are kept below `out`: a finished run is not trained
-    again. They are trained by `workers` processes; a class that is in no file, for example one
-    defined in a notebook, is trained in this process. `watch` is called with all runs
-    while they are trained.
+    Parameters
+    ----------
+    subject
+        A class, `file.py:Class`, or the name of a mixer or an architecture, with options. A class
+        that is in no file, for example one defined in a notebook, is trained in this process.
+    scale
+        The size of its experiments.
+    out
+        The folder for its runs and those of the baselines; a finished run is not trained again.
+    workers
+        Number of processes that train.
+    plugins
+        Files that every worker imports first.
+    watch
+        Called with all runs while they are trained.
+    progress
+        Show a line that updates: in a notebook unless it is False, in a terminal if it is True.
+
+    Returns
+    -------
+    Card
+        The card, which is also written to a folder below `out`.
+
+    Examples
+    --------
+    >>> from mecheval import card
+    >>> card("mamba:d_con=2")  # refused before anything is trained
+    Traceback (most recent call last):
+    mecheval.core.errors.InvalidInput: mamba: no option 'd_con'; did you mean 'd_conv'? ...
     """
     mixer, size, sweeps = prepare(subject, scale, out, workers, plugins)
     experiments.run_sweeps(sweeps, watch or sweep_progress(progress))

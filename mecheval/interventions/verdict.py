@@ -59,6 +59,16 @@ class Verdict:
     `convolution` is the inner site and role at which a short convolution joined key and value.
     `confidence` is the part of the resamples with the same mechanism, `layer_confidence` with the
     same layer, too; `evidence` holds the shares that decided.
+
+    Examples
+    --------
+    >>> from mecheval import LanguageModel, ModelConfig, Recall, Verdict, interchange, verdict_sites
+    >>> task = Recall(pairs=2, vocab=8)
+    >>> model = LanguageModel(ModelConfig("attention", d_model=8), task.vocab_size)
+    >>> grid = interchange(model, task, verdict_sites(2), documents=32)
+    >>> answer = grid.verdict()
+    >>> Verdict.from_dict(answer.to_dict()) == answer
+    True
     """
 
     mechanism: str
@@ -98,7 +108,24 @@ def meaning(record: Mapping[str, Any]) -> str:
 
 
 def verdict_sites(layers: int) -> list[str]:
-    """Return the sites that a verdict on so many layers reads."""
+    """Return the sites that a verdict on so many layers reads.
+
+    Parameters
+    ----------
+    layers
+        Number of the model's blocks.
+
+    Returns
+    -------
+    list of str
+        Names of sites, for `interchange`.
+
+    Examples
+    --------
+    >>> from mecheval import verdict_sites
+    >>> verdict_sites(2)
+    ['blocks.1.block_in', 'blocks.1.mixer_out']
+    """
     inputs = [f"blocks.{layer}.block_in" for layer in range(1, layers)]
     return [*inputs, f"blocks.{layers - 1}.mixer_out"]
 
@@ -117,6 +144,29 @@ def verdict(
 
     It reads the restored cells of `verdict_sites` at key, value, next_key and query. Documents are
     resampled, and with several grids the seeds, too. `layers` is the grids' own unless given.
+
+    Parameters
+    ----------
+    grids
+        A grid, or the grids of several seeds.
+    layers
+        Number of layers, by default that of the grids.
+    thresholds
+        The limits that decide.
+
+    Returns
+    -------
+    Verdict
+        Mechanism, layer and role, with their confidence and the evidence.
+
+    Examples
+    --------
+    >>> from mecheval import LanguageModel, ModelConfig, Recall, interchange, verdict, verdict_sites
+    >>> task = Recall(pairs=2, vocab=8)
+    >>> model = LanguageModel(ModelConfig("attention", d_model=8), task.vocab_size)
+    >>> grid = interchange(model, task, verdict_sites(2), documents=32)
+    >>> verdict(grid).mechanism  # it is not trained
+    'unsolved'
     """
     several = [grids] if isinstance(grids, Grid) else list(grids)
     layers = several[0].layers if layers is None else layers
