@@ -33,7 +33,27 @@ Decorator = Callable[[type[Any]], type[Any]]
 
 
 def register_task(name: str) -> Decorator:
-    """Return a decorator that registers a class as a task."""
+    """Return a decorator that registers a class as a task.
+
+    Parameters
+    ----------
+    name
+        The name in specs.
+
+    Returns
+    -------
+    decorator
+        It takes the class: see docs/add-a-task.md.
+
+    Examples
+    --------
+    >>> from mecheval import Recall, build_task, register_task
+    >>> @register_task("short_recall")
+    ... class ShortRecall(Recall):
+    ...     "Associative Recall of another name."
+    >>> build_task("short_recall:pairs=2").max_len
+    7
+    """
     return _decorator(tasks, name)
 
 
@@ -41,6 +61,30 @@ def register_mixer(name: str) -> Decorator:
     """Return a decorator that registers a class as a mixer.
 
     It is built as `Class(d_model, max_len, **options)`.
+
+    Parameters
+    ----------
+    name
+        The name in specs.
+
+    Returns
+    -------
+    decorator
+        It takes the class.
+
+    Examples
+    --------
+    >>> from torch import nn
+    >>> from mecheval import ModelConfig, register_mixer
+    >>> @register_mixer("scale")
+    ... class Scale(nn.Module):
+    ...     def __init__(self, d_model: int, max_len: int, gain: float = 1.0):
+    ...         super().__init__()
+    ...         self.gain = nn.Parameter(gain * nn.init.ones_(nn.Linear(1, d_model).bias.data))
+    ...     def forward(self, x):
+    ...         return self.gain * x
+    >>> ModelConfig("scale:gain=2.0").architecture
+    'scale:gain=2.0'
     """
     return _decorator(mixers, name)
 
@@ -49,6 +93,31 @@ def register_model(name: str) -> Decorator:
     """Return a decorator that registers an `nn.Module` from tokens to logits as a model.
 
     It is built as `Class(vocab_size, d_model, layers, max_len, **options)`.
+
+    Parameters
+    ----------
+    name
+        The name in specs.
+
+    Returns
+    -------
+    decorator
+        It takes the class.
+
+    Examples
+    --------
+    >>> from torch import nn
+    >>> from mecheval import ModelConfig, register_model
+    >>> @register_model("unigram")
+    ... class Unigram(nn.Module):
+    ...     def __init__(self, vocab_size: int, d_model: int, layers: int, max_len: int):
+    ...         super().__init__()
+    ...         self.embedding = nn.Embedding(vocab_size, d_model)
+    ...         self.head = nn.Linear(d_model, vocab_size)
+    ...     def forward(self, tokens):
+    ...         return self.head(self.embedding(tokens))
+    >>> ModelConfig("unigram").architecture
+    'unigram'
     """
     return _decorator(models, name)
 
@@ -101,6 +170,24 @@ def load_plugin(path: str | Path) -> ModuleType:
     """Run a Python file, once unless it was changed; it may register tasks, mixers, metrics, …
 
     Given `file.py:Class`, also register the class by its own name.
+
+    Parameters
+    ----------
+    path
+        `file.py` or `file.py:Class`.
+
+    Returns
+    -------
+    module
+        The module that the file defines.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from mecheval import load_plugin
+    >>> _ = Path("mine.py").write_text("width = 3")
+    >>> load_plugin("mine.py").width
+    3
     """
     if ".py:" in str(path):
         cls, _ = _class_in_file(str(path))
@@ -149,7 +236,24 @@ def isolated_plugins(known: Mapping[str, str]) -> Iterator[None]:
 
 
 def build_task(text: str) -> Task:
-    """Build a task from text: "recall:pairs=8", a preset or "file.py:Class:option=1"."""
+    """Build a task from text: "recall:pairs=8", a preset or "file.py:Class:option=1".
+
+    Parameters
+    ----------
+    text
+        A name with options, a preset, or a class in a file.
+
+    Returns
+    -------
+    Task
+        The task.
+
+    Examples
+    --------
+    >>> from mecheval import build_task
+    >>> build_task("recall:pairs=8").max_len
+    19
+    """
     cls, spec = _class_in_file(text) if ".py:" in text else (None, text)
     return cast(Task, tasks.build(spec, cls))
 

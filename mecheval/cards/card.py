@@ -125,14 +125,39 @@ def card(
     """Return the mechanism card of a mixer.
 
     It is made in stages: a first answer (AR, one seed, a short search for the rate) is written in
-    minutes, then it is refined and written again after each stage. `on_stage` is called with each
-    card and the seconds since the start.
+    minutes, then it is refined and written again after each stage.
 
-    The subject is a class, `file.py:Class`, or the name of a mixer or an architecture, with
-    options. Its runs and those of the baselines are kept below `out`: a finished run is not trained
-    again. They are trained by `workers` processes; a class that is in no file, for example one
-    defined in a notebook, is trained in this process. `watch` is called with the runs of a stage
-    while they are trained.
+    Parameters
+    ----------
+    subject
+        A class, `file.py:Class`, or the name of a mixer or an architecture, with options. A class
+        that is in no file, for example one defined in a notebook, is trained in this process.
+    scale
+        The size of its experiments.
+    out
+        The folder for its runs and those of the baselines; a finished run is not trained again.
+    workers
+        Number of processes that train.
+    plugins
+        Files that every worker imports first.
+    watch
+        Called with the runs of a stage while they are trained.
+    progress
+        Show a line that updates: in a notebook unless it is False, in a terminal if it is True.
+    on_stage
+        Called with each card and the seconds since the start.
+
+    Returns
+    -------
+    Card
+        The card, which is also written to a folder below `out`.
+
+    Examples
+    --------
+    >>> from mecheval import card
+    >>> card("mamba:d_con=2")  # refused before anything is trained
+    Traceback (most recent call last):
+    mecheval.core.errors.InvalidInput: mamba: no option 'd_con'; did you mean 'd_conv'? ...
     """
     start = time.monotonic()
     runs = prepare(subject, scale, out, workers, plugins)

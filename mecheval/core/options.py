@@ -163,7 +163,30 @@ def broken_constraints(constraints: Constraints, fields: Mapping[str, Any]) -> l
 
 
 def settle(instance: object) -> None:
-    """Validate the fields of a frozen dataclass and convert them to their types (0 becomes 0.0)."""
+    """Validate the fields of a frozen dataclass and convert them to their types (0 becomes 0.0).
+
+    Parameters
+    ----------
+    instance
+        An instance, in its `__post_init__`.
+
+    Returns
+    -------
+    None
+        InvalidInput is raised with every wrong field.
+
+    Examples
+    --------
+    >>> from dataclasses import dataclass
+    >>> from mecheval import settle
+    >>> @dataclass(frozen=True)
+    ... class Options:
+    ...     rate: float = 0.1
+    ...     def __post_init__(self):
+    ...         settle(self)
+    >>> Options(rate=1)
+    Options(rate=1.0)
+    """
     cls = type(instance)
     for name, value in validate(cls, {n: getattr(instance, n) for n in options_of(cls)}).items():
         object.__setattr__(instance, name, value)

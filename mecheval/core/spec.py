@@ -25,7 +25,22 @@ _ASSIGNMENT = re.compile(r'([^,="]*)=("(?:[^"\\]|\\.)*"|[^,"]*)(,|$)')
 
 @dataclass(frozen=True, eq=False)
 class Spec:
-    """The name of a task, mixer, architecture or model, with its options."""
+    """The name of a task, mixer, architecture or model, with its options.
+
+    Parameters
+    ----------
+    name
+        The name.
+    options
+        Its options.
+
+    Examples
+    --------
+    >>> from mecheval import Spec
+    >>> spec = Spec.parse("recall:vocab=64,pairs=8")
+    >>> str(spec), dict(spec.options)
+    ('recall:pairs=8,vocab=64', {'pairs': 8, 'vocab': 64})
+    """
 
     name: str
     options: Mapping[str, Scalar] = field(default_factory=dict)

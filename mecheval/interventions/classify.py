@@ -40,7 +40,24 @@ class Thresholds:
 
 
 def verdict_sites(layers: int) -> list[str]:
-    """Return the sites that a verdict on so many layers reads."""
+    """Return the sites that a verdict on so many layers reads.
+
+    Parameters
+    ----------
+    layers
+        Number of the model's blocks.
+
+    Returns
+    -------
+    list of str
+        Names of sites, for `interchange`.
+
+    Examples
+    --------
+    >>> from mecheval import verdict_sites
+    >>> verdict_sites(2)
+    ['blocks.1.block_in', 'blocks.1.mixer_out']
+    """
     inputs = [f"blocks.{layer}.block_in" for layer in range(1, layers)]
     return [*inputs, f"blocks.{layers - 1}.mixer_out"]
 

@@ -29,6 +29,35 @@ class Grid:
     """The read-outs of every document: clean, corrupt and in every cell.
 
     They are NaN where a document has no such token. `layers` is the number of the model's blocks.
+
+    Parameters
+    ----------
+    corrupted
+        The role that was corrupted.
+    split
+        The split of the documents.
+    clean
+        Values of the clean run, an array for each metric.
+    corrupt
+        Values of the corrupt run.
+    cells
+        Values by condition, site and role.
+    layers
+        Number of the model's blocks.
+
+    Examples
+    --------
+    >>> from mecheval import LanguageModel, ModelConfig, Recall, interchange
+    >>> task = Recall(pairs=2, vocab=8)
+    >>> model = LanguageModel(ModelConfig("attention", d_model=8), task.vocab_size)
+    >>> grid = interchange(model, task, ["blocks.1.block_in"], ["key", "value"], documents=16)
+    >>> grid.cells["restored", "blocks.1.block_in", "key"]["likelihood"].shape
+    (16,)
+    >>> [row.condition for row in grid.rows(metrics=["accuracy"])]
+    ['clean', 'corrupt', 'restored', 'restored']
+    >>> grid.to_frame(["likelihood"])[["condition", "role", "n"]].shape
+    (4, 3)
+    >>> figure = grid.plot("likelihood")  # a matplotlib figure
     """
 
     corrupted: str
@@ -134,7 +163,29 @@ class GridOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class EvalConfig:
-    """The evaluation of a run: on dev during training, on test and by a grid at its end."""
+    """The evaluation of a run: on dev during training, on test and by a grid at its end.
+
+    Parameters
+    ----------
+    documents
+        Documents of dev and of test.
+    every
+        Steps between evaluations.
+    grid
+        Sites of the grid: `short` (those of a verdict), `stream`, `all` or `none`.
+    grid_documents
+        Documents of the grid.
+    grid_split
+        Split of the last grid.
+    grid_every
+        Evaluations between grids on dev during training; 0 for none.
+
+    Examples
+    --------
+    >>> from mecheval import EvalConfig
+    >>> EvalConfig(documents=256).grid
+    'short'
+    """
 
     documents: Annotated[int, Field(ge=1, le=2**20, description="documents of dev and test")] = 1024
     every: Annotated[int, Field(ge=1, le=10**9, description="steps between evaluations")] = 500

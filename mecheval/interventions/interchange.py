@@ -61,9 +61,53 @@ def interchange(
 ) -> Grid:
     """Measure every condition at every site and role.
 
-    Of the documents from `start` on, those count whose answer the corruption changes. `memory`
-    bounds the bytes of activations at a time, roughly. `progress` is called with the number of
-    values that are measured, and of all.
+    Parameters
+    ----------
+    model
+        A trained model, ours or an `ExternalModel`.
+    task
+        Draws the documents and corrupts them.
+    sites
+        Where to intervene; by default the inputs and outputs of blocks, mixers and MLPs.
+        `sites(model)` lists all.
+    roles
+        Tokens to intervene at: a role (`key`, `value`, `next_key`, `divider`, `query`), a role
+        with an offset (`value+1`) or a position (`@5`).
+    corrupt
+        The role whose token is corrupted.
+    kind
+        The corruption: `resample`, `swap` or one that `register_corruption` has added.
+    conditions
+        `restored` (clean activation in the corrupt run), `ablated` (corrupt activation in the
+        clean run), `control` (another document's activation).
+    documents
+        Number of documents; those count whose answer the corruption changes.
+    start
+        Number of the first document.
+    seed
+        Seed of documents and corruption.
+    split
+        Split of the documents.
+    memory
+        Bytes of activations at a time, roughly.
+    progress
+        Called with the number of values that are measured, and of all.
+
+    Returns
+    -------
+    Grid
+        The values of every document in every cell; `rows`, `verdict`, `to_frame` and `plot`
+        read it.
+
+    Examples
+    --------
+    >>> from mecheval import LanguageModel, ModelConfig, Recall, interchange
+    >>> task = Recall(pairs=2, vocab=8)
+    >>> model = LanguageModel(ModelConfig("mamba", d_model=8), task.vocab_size)
+    >>> places = ["blocks.0.mixer.conv_out"], ["key", "value+1"]
+    >>> grid = interchange(model, task, *places, documents=16)
+    >>> [row.role for row in grid.rows(metrics=["likelihood"])]
+    [None, None, 'key', 'value+1']
     """
     names = list(dict.fromkeys(stream_sites(model) if sites is None else sites))
     roles = list(dict.fromkeys(roles))

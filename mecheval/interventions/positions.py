@@ -28,5 +28,22 @@ def positions(docs: Documents, place: str) -> Places:
 
 
 def every_position(docs: Documents) -> list[str]:
-    """Return `@0`, `@1`, … up to the end of the longest document."""
+    """Return `@0`, `@1`, … up to the end of the longest document.
+
+    Parameters
+    ----------
+    docs
+        The documents.
+
+    Returns
+    -------
+    list of str
+        Places for `interchange`.
+
+    Examples
+    --------
+    >>> from mecheval import Recall, every_position
+    >>> every_position(Recall(pairs=1, vocab=4).documents(0, "test", 0, 3))
+    ['@0', '@1', '@2', '@3', '@4']
+    """
     return [f"@{position}" for position in range(docs.lengths.max(initial=0))]

@@ -68,7 +68,32 @@ def states(
     *,
     memory: int = MEMORY,
 ) -> Iterator[tuple[Documents, States]]:
-    """Yield blocks of documents with their states after each token; padding means nothing."""
+    """Yield blocks of documents with their states after each token; padding means nothing.
+
+    Parameters
+    ----------
+    model
+        A model of ours with `mamba` or `delta_net` in the layer.
+    docs
+        The documents.
+    layer
+        The layer.
+    memory
+        Bytes of states at a time, roughly.
+
+    Returns
+    -------
+    iterator
+        Pairs of documents and their states (n, time, head, d_key, d_value).
+
+    Examples
+    --------
+    >>> from mecheval import LanguageModel, ModelConfig, Recall, states
+    >>> task = Recall(pairs=4, vocab=16)
+    >>> model = LanguageModel(ModelConfig("delta_net", d_model=8), task.vocab_size)
+    >>> [S.shape[:3] for _, S in states(model, task.documents(0, "test", 0, 5), layer=0)]
+    [torch.Size([5, 11, 1])]
+    """
     model = ours(model, OWN_MIXERS)
     size = _block_size(model, layer, docs, memory)
     return ((block, _record(model, layer, "mixer.state", block)) for block in _blocks(docs, size))
@@ -85,7 +110,38 @@ def held_pairs(
     split: Split = "test",
     memory: int = MEMORY,
 ) -> Held:
-    """Measure how long a state holds its pairs, at steps at which several values were seen."""
+    """Measure how long a state holds its pairs, at steps at which several values were seen.
+
+    Parameters
+    ----------
+    model
+        A model of ours with `mamba` or `delta_net` in the layer.
+    task
+        A recall task of several pairs.
+    layer
+        The layer.
+    documents
+        Number of documents; half of them fit the read-out.
+    seed
+        Seed of the documents.
+    split
+        Split of the documents.
+    memory
+        Bytes of states at a time, roughly.
+
+    Returns
+    -------
+    Held
+        By age in tokens: accuracy, that of a control, chance, and n.
+
+    Examples
+    --------
+    >>> from mecheval import LanguageModel, ModelConfig, Recall, held_pairs
+    >>> task = Recall(pairs=4, vocab=16)
+    >>> model = LanguageModel(ModelConfig("delta_net", d_model=8), task.vocab_size)
+    >>> held_pairs(model, task, layer=0, documents=32).age.tolist()
+    [0, 1, 2, 3, 4, 5, 6, 7]
+    """
     model = ours(model, OWN_MIXERS)
     if not (isinstance(task, Corruptible) and getattr(task, "pairs", 0) > 1):
         name = type(task).__name__

@@ -109,7 +109,41 @@ def token_mixing(
     to_roles: Sequence[str] = ROLES,
     memory: int = MEMORY,
 ) -> TokenMixing:
-    """Measure the mixing weights between roles in every head; a channel of Mamba is a head."""
+    """Measure the mixing weights between roles in every head; a channel of Mamba is a head.
+
+    Parameters
+    ----------
+    model
+        A model of ours.
+    task
+        Draws the documents.
+    documents
+        Number of documents.
+    seed
+        Seed of the documents.
+    split
+        Split of the documents.
+    from_roles
+        Tokens that receive.
+    to_roles
+        Tokens that are read.
+    memory
+        Bytes at a time, roughly.
+
+    Returns
+    -------
+    TokenMixing
+        Weights and shares of each document, by layer.
+
+    Examples
+    --------
+    >>> from mecheval import LanguageModel, ModelConfig, Recall, token_mixing
+    >>> task = Recall(pairs=4, vocab=16)
+    >>> model = LanguageModel(ModelConfig("delta_net", d_model=8), task.vocab_size)
+    >>> mixing = token_mixing(model, task, documents=16, to_roles=("key",))
+    >>> [(row.layer, row.from_role, row.to_role, row.n) for row in mixing.rows()][0]
+    (0, 'query', 'key', 16)
+    """
     model = ours(model, "only their mixers define `mixing`")
     every = range(len(model.blocks))
     layers = [layer for layer in every if hasattr(_mixer(model, layer), "mixing")]

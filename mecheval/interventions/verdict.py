@@ -65,6 +65,17 @@ class Verdict:
     `lost` the likelihood that the corruption takes. `by_layer` is the share that each layer
     retrieves, `by_mechanism` the number of documents that each mechanism serves, each judged
     alone. `only_possible`: the model has one layer, which allows no other mechanism.
+
+
+    Examples
+    --------
+    >>> from mecheval import LanguageModel, ModelConfig, Recall, Verdict, interchange, verdict_sites
+    >>> task = Recall(pairs=2, vocab=8)
+    >>> model = LanguageModel(ModelConfig("attention", d_model=8), task.vocab_size)
+    >>> grid = interchange(model, task, verdict_sites(2), documents=32)
+    >>> answer = grid.verdict()
+    >>> Verdict.from_dict(answer.to_dict()) == answer
+    True
     """
 
     mechanism: str
@@ -137,6 +148,29 @@ def verdict(
 
     It reads the restored cells of `verdict_sites` at key, value, next_key and query. Documents are
     resampled, and with several grids the seeds, too. `layers` is the grids' own unless given.
+
+    Parameters
+    ----------
+    grids
+        A grid, or the grids of several seeds.
+    layers
+        Number of layers, by default that of the grids.
+    thresholds
+        The limits that decide.
+
+    Returns
+    -------
+    Verdict
+        Mechanism, layer and role, with their confidence and the evidence.
+
+    Examples
+    --------
+    >>> from mecheval import LanguageModel, ModelConfig, Recall, interchange, verdict, verdict_sites
+    >>> task = Recall(pairs=2, vocab=8)
+    >>> model = LanguageModel(ModelConfig("attention", d_model=8), task.vocab_size)
+    >>> grid = interchange(model, task, verdict_sites(2), documents=32)
+    >>> verdict(grid).mechanism  # it is not trained
+    'unsolved'
     """
     several = [grids] if isinstance(grids, Grid) else list(grids)
     layers = several[0].layers if layers is None else layers

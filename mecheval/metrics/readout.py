@@ -23,6 +23,30 @@ def register_metric(name: str) -> Callable[[Metric], Metric]:
     """Return a decorator that adds a metric to the rows of every run and grid.
 
     A metric is a function of logits (n, vocab) and right answers (n) that returns n numbers.
+
+    Parameters
+    ----------
+    name
+        The metric's name in rows.
+
+    Returns
+    -------
+    decorator
+        It takes a function of logits (n, vocab) and right answers (n) that returns n finite
+        numbers.
+
+    Examples
+    --------
+    >>> from mecheval import LanguageModel, ModelConfig, Recall, interchange, register_metric
+    >>> @register_metric("surprise")
+    ... def surprise(logits, answers):
+    ...     "The negative logarithm of the right answer's probability."
+    ...     return -logits.log_softmax(dim=1).gather(1, answers[:, None])[:, 0]
+    >>> task = Recall(pairs=2, vocab=8)
+    >>> model = LanguageModel(ModelConfig("attention", d_model=8), task.vocab_size)
+    >>> grid = interchange(model, task, ["blocks.1.block_in"], ["key"], documents=8)
+    >>> [row.metric for row in grid.rows(metrics=["surprise"])]
+    ['surprise', 'surprise', 'surprise']
     """
     return metrics.register(name)
 

@@ -55,7 +55,38 @@ def check_mixer(
     max_len: int = 64,
     **options: Any,
 ) -> None:
-    """Build `build(d_model, max_len, **options)` and raise CheckFailed with every failed check."""
+    """Build `build(d_model, max_len, **options)` and raise CheckFailed with every failed check.
+
+    Parameters
+    ----------
+    build
+        A class or function that returns the mixer.
+    d_model
+        Width of the stream.
+    max_len
+        Longest input.
+    options
+        The mixer's options.
+
+    Returns
+    -------
+    None
+        CheckFailed is raised with every check that fails: shape, causality, independence of
+        rows, determinism, finite gradients, live sites.
+
+    Examples
+    --------
+    >>> from torch import nn
+    >>> from mecheval import check_mixer
+    >>> class Reverse(nn.Module):
+    ...     def __init__(self, d_model, max_len):
+    ...         super().__init__()
+    ...     def forward(self, x):
+    ...         return x.flip(1)
+    >>> check_mixer(Reverse)
+    Traceback (most recent call last):
+    mecheval.core.errors.CheckFailed: Reverse: must not see the future: ...
+    """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         name = getattr(build, "__name__", "mixer")

@@ -20,6 +20,26 @@ def check_model(model: Model, vocab_size: int, max_len: int) -> None:
     """Raise CheckFailed with every failed check; the model itself is not changed.
 
     The checks compute in float64 or, where the model cannot, with a larger tolerance.
+
+    Parameters
+    ----------
+    model
+        A LanguageModel or an ExternalModel.
+    vocab_size
+        Number of tokens that it knows.
+    max_len
+        Longest input.
+
+    Returns
+    -------
+    None
+        CheckFailed is raised with every check that fails.
+
+    Examples
+    --------
+    >>> from mecheval import LanguageModel, ModelConfig, check_model
+    >>> model = LanguageModel(ModelConfig("attention", d_model=8, max_len=16), vocab_size=12)
+    >>> check_model(model, vocab_size=12, max_len=16)
     """
     name = model.config.architecture if resumes(model) else str(model.name)
     with torch.random.fork_rng(devices=[]):

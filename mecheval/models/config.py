@@ -21,6 +21,31 @@ class ModelConfig:
     """Everything that determines a model but its vocabulary and seed.
 
     `init_linear` and `init_embedding` multiply the paper's initial weights.
+
+    Parameters
+    ----------
+    architecture
+        The name of an architecture, mixer or model with options, as "mamba:d_conv=2"; or a
+        class, which is then registered by its name.
+    d_model
+        Width of the stream.
+    layers
+        Number of blocks.
+    max_len
+        Longest document.
+    init_linear
+        Factor of the initial linear weights.
+    init_embedding
+        Factor of the initial embeddings.
+
+    Examples
+    --------
+    >>> from mecheval import ModelConfig
+    >>> ModelConfig("mamba:d_conv=4,d_state=8", layers=1).architecture  # defaults are left out
+    'mamba:d_state=8'
+    >>> ModelConfig("mambo")
+    Traceback (most recent call last):
+    mecheval.core.errors.InvalidInput: no architecture named 'mambo'; did you mean 'mamba'? ...
     """
 
     architecture: Annotated[

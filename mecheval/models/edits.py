@@ -15,7 +15,34 @@ Positions = Int[Tensor, " batch"]
 
 
 def put(value: Tensor, at: Positions | None = None) -> Edit:
-    """Replace the tensor by one of its shape; with `at`, the time axis may be left out."""
+    """Replace the tensor by one of its shape; with `at`, the time axis may be left out.
+
+    Parameters
+    ----------
+    value
+        The tensor to put in.
+    at
+        One position for each row; without it, every position is replaced.
+
+    Returns
+    -------
+    edit
+        For `patch`.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from mecheval import LanguageModel, ModelConfig, patch, put, record
+    >>> model = LanguageModel(ModelConfig("attention", d_model=8), vocab_size=12)
+    >>> tokens = torch.randint(12, (2, 5))
+    >>> with record(model, ["blocks.1.block_in"]) as seen:
+    ...     logits = model(tokens)
+    >>> other = torch.randint(12, (2, 5))
+    >>> with patch(model, {"blocks.1.block_in": put(seen["blocks.1.block_in"])}):
+    ...     restored = model(other)
+    >>> torch.allclose(restored, logits, atol=1e-6)
+    True
+    """
 
     def change(here: Tensor, site: Site) -> Tensor:
         if at is not None and value.dim() == here.dim() + 1:

@@ -40,6 +40,25 @@ class ExternalModel(nn.Module):
     `sites` maps names to "input of PATH" or "output of PATH" of submodules; of several inputs or
     outputs the first is meant. By default it is the module's attribute `sites`. A `forward` that
     takes `at` computes the logits at those positions only.
+
+    Parameters
+    ----------
+    module
+        A module from tokens to logits.
+    sites
+        Names by which its tensors are reached.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from torch import nn
+    >>> from mecheval import ExternalModel, record
+    >>> module = nn.Sequential(nn.Embedding(12, 8), nn.Linear(8, 12))
+    >>> model = ExternalModel(module, {"blocks.0.block_out": "output of 0"})
+    >>> with record(model, ["blocks.0.block_out"]) as seen:
+    ...     logits = model(torch.randint(12, (2, 5)))
+    >>> seen["blocks.0.block_out"].shape
+    torch.Size([2, 5, 8])
     """
 
     def __init__(self, module: nn.Module, sites: Mapping[str, str] | None = None) -> None:

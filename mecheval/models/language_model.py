@@ -29,7 +29,28 @@ STANDARD = 0.02
 
 
 class LanguageModel(nn.Module):
-    """A model from tokens to logits; (config, vocab_size, seed) determine its weights."""
+    """A model from tokens to logits; (config, vocab_size, seed) determine its weights.
+
+    Parameters
+    ----------
+    config
+        The model's configuration.
+    vocab_size
+        Number of tokens.
+    seed
+        Seed of the weights.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from mecheval import LanguageModel, ModelConfig
+    >>> model = LanguageModel(ModelConfig("attention", d_model=8), vocab_size=12)
+    >>> tokens = torch.randint(12, (2, 5))
+    >>> model(tokens).shape
+    torch.Size([2, 5, 12])
+    >>> model(tokens, at=torch.tensor([[4], [4]])).shape  # only where it is read
+    torch.Size([2, 1, 12])
+    """
 
     def __init__(self, config: ModelConfig, vocab_size: int, seed: int = 0) -> None:
         super().__init__()

@@ -52,6 +52,43 @@ def compare(
 
     A share is what is restored at the last block's input, at `roles` or at all of them. Corrected
     p's are corrected for all lines of the table.
+
+    Parameters
+    ----------
+    folder
+        A folder with runs.
+    more
+        Further folders.
+    by
+        The field in which groups differ.
+    metrics
+        Any of accuracy, likelihood, loss and share.
+    roles
+        Roles of the share.
+    correction
+        Correction of p for the number of tests: `holm`, `bh` or `none`.
+
+    Returns
+    -------
+    Comparison
+        A table of differences with intervals, p and an answer; means by group; notes.
+
+    Examples
+    --------
+    >>> from dataclasses import replace
+    >>> from mecheval import EvalConfig, Experiment, ModelConfig, Recall, TrainConfig, compare, run
+    >>> experiment = Experiment(
+    ...     task=Recall(pairs=2, vocab=8),
+    ...     model=ModelConfig("attention", d_model=8),
+    ...     train=TrainConfig(documents=0, steps=4),
+    ...     eval=EvalConfig(documents=16, every=2, grid_documents=16),
+    ... )
+    >>> wide = replace(experiment, model=ModelConfig("attention", d_model=16))
+    >>> for seed in range(2):
+    ...     for one in (experiment, wide):
+    ...         _ = run(replace(one, seed=seed), "compared")
+    >>> compare("compared", by="d_model", metrics=["accuracy"]).table["answer"].tolist()
+    ['too few seeds']
     """
     readings = _readings(by, metrics, roles, correction)
     grouped = Grouped.read([folder, *more], by)

@@ -39,7 +39,31 @@ TABLES = tuple(COLUMNS)
 
 @dataclass(frozen=True)
 class Results:
-    """All runs in a folder: finished, running, killed or damaged."""
+    """All runs in a folder: finished, running, killed or damaged.
+
+    Parameters
+    ----------
+    folder
+        A folder with runs, or an archive.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from mecheval import EvalConfig, Experiment, ModelConfig, Recall, Results, TrainConfig, run
+    >>> experiment = Experiment(
+    ...     task=Recall(pairs=2, vocab=8),
+    ...     model=ModelConfig("attention", d_model=8),
+    ...     train=TrainConfig(documents=0, steps=4),
+    ...     eval=EvalConfig(documents=16, every=2, grid_documents=16),
+    ... )
+    >>> _ = run(experiment, "measured")
+    >>> results = Results(Path("measured"))
+    >>> query = "select architecture, lr, n from rows where metric = 'loss' and split = 'test'"
+    >>> results.sql(query).values.tolist()
+    [['attention', 0.001, 16]]
+    >>> len(results.df("curves"))
+    2
+    """
 
     folder: Path
 

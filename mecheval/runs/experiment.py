@@ -41,7 +41,32 @@ Seed = Annotated[int, Field(ge=0, lt=2**32, description="seed of documents and i
 
 @dataclass(frozen=True, kw_only=True)
 class Experiment:
-    """Everything that determines a run; `of` takes the same fields by their dotted names."""
+    """Everything that determines a run; `of` takes the same fields by their dotted names.
+
+    Parameters
+    ----------
+    task
+        A task, as `Recall(pairs=4)`.
+    model
+        The model's configuration.
+    train
+        The settings of training.
+    eval
+        The documents and the grid of the evaluation.
+    seed
+        Seed of documents and initial weights.
+
+    Examples
+    --------
+    >>> from mecheval import Experiment, ModelConfig, Recall, TrainConfig
+    >>> parts = {"model": ModelConfig("mamba"), "train": TrainConfig(lr=0.01)}
+    >>> one = Experiment(task=Recall(pairs=4), **parts)
+    >>> two = Experiment.of(
+    ...     {"task": "recall:pairs=4", "model.architecture": "mamba", "train.lr": 0.01}
+    ... )
+    >>> one == two, one.name
+    (True, 'recall-mamba-784e61e2bd10086b')
+    """
 
     task: Task
     model: ModelConfig
@@ -181,7 +206,25 @@ def _problems(check: Callable[..., object], *arguments: Any) -> list[str]:
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """The settings of a process. All but `save_every` can change bits and are fixed for a run."""
+    """The settings of a process. All but `save_every` can change bits and are fixed for a run.
+
+    Parameters
+    ----------
+    device
+        `cpu`, `cuda` or `mps`.
+    threads
+        Threads of torch; their number changes bits.
+    save_every
+        Seconds between checkpoints.
+    plugins
+        Checksums of imported files, by name: `load_plugin` and `--plugin` give them.
+
+    Examples
+    --------
+    >>> from mecheval import Settings
+    >>> Settings(threads=2).device
+    'cpu'
+    """
 
     device: Annotated[Literal["cpu", "cuda", "mps"], Field(description="torch device")] = "cpu"
     threads: Annotated[int, Field(ge=1, le=1024, description="torch threads")] = 1

@@ -54,7 +54,30 @@ Parse = Callable[[bytes, str], list[Record]]
 
 @dataclass(frozen=True)
 class Run:
-    """A finished run. Every file is compared with its checksum when it is read."""
+    """A finished run. Every file is compared with its checksum when it is read.
+
+    Parameters
+    ----------
+    folder
+        The folder that `run` wrote.
+
+    Examples
+    --------
+    >>> from mecheval import EvalConfig, Experiment, ModelConfig, Recall, Run, TrainConfig, run
+    >>> experiment = Experiment(
+    ...     task=Recall(pairs=2, vocab=8),
+    ...     model=ModelConfig("attention", d_model=8),
+    ...     train=TrainConfig(documents=0, steps=4),
+    ...     eval=EvalConfig(documents=16, every=2, grid_documents=16),
+    ... )
+    >>> finished = Run(run(experiment, "runs").folder)
+    >>> sorted({row.split for row in finished.rows})
+    ['dev', 'test', 'test_unseen']
+    >>> finished.intervene(documents=16).layers
+    2
+    >>> finished.to_frame().shape[1]
+    12
+    """
 
     folder: Path
 

@@ -32,6 +32,38 @@ def fit(
     """Train a model in place on fresh documents and return the curve; nothing is written.
 
     The curve has a line for each `every` steps; training ends at an accuracy of `stop` on dev.
+
+    Parameters
+    ----------
+    model
+        The model; its weights are changed.
+    task
+        Draws the documents.
+    steps
+        Number of steps.
+    lr
+        Highest learning rate.
+    batch
+        Documents of a step.
+    seed
+        Seed of the documents.
+    every
+        Steps between lines of the curve.
+    stop
+        Accuracy on dev at which training ends early.
+
+    Returns
+    -------
+    list of dict
+        The curve: step, losses, accuracy on dev, learning rate and gradient norm.
+
+    Examples
+    --------
+    >>> from mecheval import LanguageModel, ModelConfig, Recall, fit
+    >>> task = Recall(pairs=2, vocab=8)
+    >>> model = LanguageModel(ModelConfig("attention", d_model=8), task.vocab_size)
+    >>> [row["step"] for row in fit(model, task, steps=20, every=10)]
+    [10, 20]
     """
     config = TrainConfig(documents=0, steps=steps, lr=lr, batch=batch, stop=stop)
     training, dev = Training.start(model, config), task.documents(seed, "dev", 0, FIT_DOCUMENTS)

@@ -22,7 +22,28 @@ loggers = Registry("logger")
 
 
 def register_logger(name: str) -> Callable[[type[Any]], type[Any]]:
-    """Return a decorator that registers a logger class for `mecheval run --log NAME`."""
+    """Return a decorator that registers a logger class for `mecheval run --log NAME`.
+
+    Parameters
+    ----------
+    name
+        The name behind `--log`.
+
+    Returns
+    -------
+    decorator
+        It takes a class with `start(experiment, step)`, `log(step, loss, row)` and
+        `finish(status)`.
+
+    Examples
+    --------
+    >>> from mecheval import register_logger
+    >>> @register_logger("silent")
+    ... class Silent:
+    ...     def start(self, experiment, step): ...
+    ...     def log(self, step, loss, row): ...
+    ...     def finish(self, status): ...
+    """
     return loggers.register(name)
 
 

@@ -77,7 +77,41 @@ def run(
 ) -> Run:
     """Return the run of an experiment in a folder of `out`: train it, resume it or read it.
 
-    With `until`, training that is not over at that step is saved there, and Paused is raised.
+    Parameters
+    ----------
+    experiment
+        What to train and measure.
+    out
+        The folder of run folders; the run is in `out/experiment.name`.
+    settings
+        Device, threads and time between checkpoints.
+    watchers
+        Objects that follow the run, for example loggers.
+    progress
+        Show a line that updates: in a notebook unless it is False, in a terminal if it is True;
+        elsewhere nothing is printed.
+    until
+        Training that is not over at this step is saved there, and Paused is raised.
+
+    Returns
+    -------
+    Run
+        The finished run, done or diverged.
+
+    Examples
+    --------
+    >>> from mecheval import EvalConfig, Experiment, ModelConfig, Recall, TrainConfig, run
+    >>> experiment = Experiment(
+    ...     task=Recall(pairs=2, vocab=8),
+    ...     model=ModelConfig("attention", d_model=8),
+    ...     train=TrainConfig(documents=0, steps=4),
+    ...     eval=EvalConfig(documents=16, every=2, grid_documents=16),
+    ... )
+    >>> finished = run(experiment, "runs")
+    >>> finished.status, finished.outcome["steps"]
+    ('done', 4)
+    >>> run(experiment, "runs").folder == finished.folder  # a finished run is read, not trained
+    True
     """
     watchers = [*watchers, *run_progress(progress)]
     classes = defined_classes(experiment.model)

@@ -27,6 +27,27 @@ class Size:
     `options` are the task's, `fields` are set in every experiment (`train.batch`, …). Recipes that
     do not compare widths use the `usual` rates, if there are any; the widest models also have
     `more_seeds`.
+
+    Parameters
+    ----------
+    widths
+        Values of `model.d_model`.
+    rates
+        Learning rates, for all or by architecture.
+    options
+        Options of the task.
+    fields
+        Fields of every experiment.
+    usual
+        Rates of recipes that do not compare widths.
+    more_seeds
+        Further seeds of the widest models.
+
+    Examples
+    --------
+    >>> from mecheval import Size
+    >>> Size(widths=(8,), rates={"mamba": (0.01,), "attention": (0.001,)}).rates_of("h3")
+    [0.001, 0.01]
     """
 
     widths: Sequence[int]
@@ -57,6 +78,34 @@ class Scale:
     `grammars` are tasks for recipes that compare several; `lengths` of documents and `tokens` of a
     step are for recipes that measure cost. Recipes that do not compare widths have all widths and
     rates only if `every_width` is set.
+
+    Parameters
+    ----------
+    name
+        Its name.
+    recall
+        Size of experiments on recall and on third-party tasks.
+    treecall
+        Size of experiments on treecall.
+    seeds
+        Seeds of every experiment.
+    grammars
+        Tasks for recipes that compare several.
+    lengths
+        Lengths of documents for recipes that measure cost.
+    tokens
+        Tokens of a step for those.
+    every_width
+        All widths and rates, also in recipes that do not compare them.
+
+    Examples
+    --------
+    >>> from mecheval import Scale, Size
+    >>> fields = {"train.documents": 0, "train.steps": 2, "eval.documents": 8}
+    >>> size = Size(widths=(8,), rates=(0.01,), fields=fields)
+    >>> scale = Scale(name="tiny", recall=size, treecall=size)
+    >>> [one.train.steps for one in scale.experiments("recall:pairs=2", ["mamba"])]
+    [2]
     """
 
     name: str
@@ -124,7 +173,28 @@ for _name in ("quick", "small"):
 
 
 def recipe(name: str) -> Callable[[Recipe], Recipe]:
-    """Register a function from a scale to experiments; its first line of text is the summary."""
+    """Register a function from a scale to experiments; its first line of text is the summary.
+
+    Parameters
+    ----------
+    name
+        The name in `mecheval sweep run NAME`.
+
+    Returns
+    -------
+    decorator
+        It takes the function.
+
+    Examples
+    --------
+    >>> from mecheval import get_scale, recipe
+    >>> @recipe("two_mixers")
+    ... def two_mixers(scale):
+    ...     "Two architectures on the scale's AR."
+    ...     yield from scale.experiments("recall", ["attention", "mamba"])
+    >>> len({one.model.architecture for one in two_mixers(get_scale("quick"))})
+    2
+    """
 
     def register(function: Recipe) -> Recipe:
         recipes.add(name, function)
@@ -139,7 +209,24 @@ def get_experiments(recipe: str, scale: Scale) -> list[Experiment]:
 
 
 def get_scale(name: str) -> Scale:
-    """Return the scale of a name: quick, small or another that is registered."""
+    """Return the scale of a name: quick, small or another that is registered.
+
+    Parameters
+    ----------
+    name
+        A registered scale.
+
+    Returns
+    -------
+    Scale
+        The scale.
+
+    Examples
+    --------
+    >>> from mecheval import get_scale
+    >>> get_scale("quick").name
+    'quick'
+    """
     return scales.get(name)()
 
 

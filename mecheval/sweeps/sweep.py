@@ -43,7 +43,29 @@ def cores() -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class SweepOptions:
-    """Options of a sweep that change no row."""
+    """Options of a sweep that change no row.
+
+    Parameters
+    ----------
+    workers
+        Runs at once.
+    timeout
+        Seconds that a run may take.
+    save_every
+        Seconds between checkpoints.
+    shuffle
+        Seed of the order of runs.
+    plugins
+        Files that every worker imports first.
+    reuse
+        Folders from which finished runs are copied.
+
+    Examples
+    --------
+    >>> from mecheval import SweepOptions
+    >>> SweepOptions(workers=2).save_every
+    30.0
+    """
 
     workers: Annotated[int, WORKERS] = field(default_factory=cores)
     timeout: Annotated[float | None, Field(gt=0, description="seconds a run may take")] = None
@@ -179,7 +201,43 @@ def sweep(
     watch: Watch | None = None,
     progress: bool | None = None,
 ) -> list[PlannedRun]:
-    """Run the experiments that are not finished, by processes of this machine; return all runs."""
+    """Run the experiments that are not finished, by processes of this machine; return all runs.
+
+    Parameters
+    ----------
+    experiments
+        The experiments; duplicates run once.
+    out
+        The folder of all runs.
+    options
+        Workers, timeout, plug-ins.
+    recipe
+        A name for the record.
+    scale
+        Another one.
+    watch
+        Called with all runs several times a second.
+    progress
+        Show a line that updates: in a notebook unless it is False, in a terminal if it is True.
+
+    Returns
+    -------
+    list of PlannedRun
+        Every run with its state; failed ones are kept.
+
+    Examples
+    --------
+    >>> from mecheval import EvalConfig, Experiment, ModelConfig, Recall, SweepOptions, TrainConfig
+    >>> from mecheval import sweep
+    >>> experiment = Experiment(
+    ...     task=Recall(pairs=2, vocab=8),
+    ...     model=ModelConfig("attention", d_model=8),
+    ...     train=TrainConfig(documents=0, steps=4),
+    ...     eval=EvalConfig(documents=16, every=2, grid_documents=16),
+    ... )
+    >>> [run.status for run in sweep([experiment], "swept", SweepOptions(workers=1))]
+    ['done']
+    """
     for experiment in experiments:
         for name, (_, place) in defined_classes(experiment.model).items():
             given = f"SweepOptions(plugins=('file.py:{name}',))"

@@ -15,7 +15,25 @@ DRAWN = 256
 
 
 def check_task(task: Task, documents: int = DRAWN) -> None:
-    """Raise CheckFailed with every rule that the task breaks."""
+    """Raise CheckFailed with every rule that the task breaks.
+
+    Parameters
+    ----------
+    task
+        The task.
+    documents
+        Number of documents that are drawn.
+
+    Returns
+    -------
+    None
+        CheckFailed is raised with every rule that fails.
+
+    Examples
+    --------
+    >>> from mecheval import Recall, check_task
+    >>> check_task(Recall(pairs=2, vocab=8), documents=16)
+    """
     failures = []
     for check in (
         _draws_any_block_alike,

@@ -75,7 +75,30 @@ def describe(
     train: Annotated[int, Field(ge=1, le=2**24)] = TRAIN,
     evaluation: Annotated[int, Field(ge=1, le=2**20)] = EVALUATION,
 ) -> DatasetStats:
-    """Draw the training set and both evaluation sets, and count."""
+    """Draw the training set and both evaluation sets, and count.
+
+    Parameters
+    ----------
+    task
+        The task.
+    seed
+        Seed of the documents.
+    train
+        Documents of the training set.
+    evaluation
+        Documents of dev and of test.
+
+    Returns
+    -------
+    DatasetStats
+        Lengths, distances, repeats, and answers that survived a corruption.
+
+    Examples
+    --------
+    >>> from mecheval import Recall, describe
+    >>> describe(Recall(pairs=4, vocab=64), train=200, evaluation=50).splits[0].documents
+    50
+    """
     training = task.documents(seed, "train", 0, train)
     known = set(texts(training))
     splits = []

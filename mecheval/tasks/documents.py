@@ -27,7 +27,30 @@ NO_ANSWER = -1
 def roles_of(
     key: Int32[ndarray, " n"], value: Int32[ndarray, " n"], query: Int32[ndarray, " n"]
 ) -> dict[str, Int32[ndarray, " n"]]:
-    """Return all roles of documents in which the divider stands before the query."""
+    """Return all roles of documents in which the divider stands before the query.
+
+    Parameters
+    ----------
+    key
+        Position of the key in each document.
+    value
+        Position of the value.
+    query
+        Position of the query.
+
+    Returns
+    -------
+    dict
+        Positions by role, for `Documents`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from mecheval import roles_of
+    >>> at = np.array([1], np.int32)
+    >>> {role: int(place[0]) for role, place in roles_of(at, at + 1, at + 5).items()}
+    {'bos': 0, 'key': 1, 'value': 2, 'next_key': 3, 'divider': 5, 'query': 6}
+    """
     next_key = np.maximum(key, value) + 1
     positions = (np.zeros_like(key), key, value, next_key, query - 1, query)
     return dict(zip(ROLES, positions, strict=True))
@@ -41,6 +64,35 @@ class Documents:
     role is a position in each row. `queries` are the supervised positions, `answers` the tokens
     there; interventions use the first query, which has the role `query`. For tasks with a tree,
     `parents` gives the position of each token's parent, −1 at the root and outside the tree.
+
+    Parameters
+    ----------
+    index
+        Number of each document.
+    flat
+        Tokens of all documents, end to end.
+    lengths
+        Tokens of each document.
+    roles
+        By role, a position in each document.
+    queries
+        Supervised positions.
+    answers
+        Right tokens there; −1 for none.
+    flat_parents
+        Position of each token's parent, for tasks with a tree.
+
+    Examples
+    --------
+    >>> from mecheval import Recall
+    >>> task = Recall(pairs=2, vocab=8)
+    >>> docs = task.documents(0, "test", 0, 100)
+    >>> docs
+    Documents(100 of 7 tokens; roles bos, key, value, next_key, divider, query)
+    >>> docs[:10].at("query").shape, docs.tokens.shape
+    ((10,), (100, 7))
+    >>> docs.to_frame(task.word).columns.tolist()
+    ['document', 'position', 'token', 'role', 'answer']
     """
 
     index: Int64[ndarray, " n"]
@@ -150,7 +202,22 @@ class Documents:
 
 @dataclass(frozen=True)
 class Corrupted:
-    """Corrupted twins of documents; `usable` marks those whose answer the corruption changed."""
+    """Corrupted twins of documents; `usable` marks those whose answer the corruption changed.
+
+    Parameters
+    ----------
+    documents
+        The twins.
+    usable
+        One boolean for each.
+
+    Examples
+    --------
+    >>> from mecheval import Recall
+    >>> task = Recall(pairs=2, vocab=64)
+    >>> task.corrupt(task.documents(0, "test", 0, 10), "key")
+    Corrupted(10 of 10 documents are usable)
+    """
 
     documents: Documents
     usable: Bool[ndarray, " n"]

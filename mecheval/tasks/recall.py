@@ -83,7 +83,33 @@ def _binomial(n: int, i: int, p: float) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class Recall:
-    """Associative Recall: key–value pairs, then a key; answer its value."""
+    """Associative Recall: key–value pairs, then a key; answer its value.
+
+    Parameters
+    ----------
+    pairs
+        Pairs in a document.
+    min_pairs
+        Fewest pairs, if they vary.
+    vocab
+        Keys and values, half each.
+    queries
+        Queries in a document; above 1 is MQAR.
+    query
+        What is shown, `key` or `value`; the other is recalled.
+    held_out
+        Share of (query, answer) types that only test asks about.
+
+    Examples
+    --------
+    >>> from mecheval import Recall
+    >>> task = Recall(pairs=4, vocab=64)
+    >>> docs = task.documents(0, "test", 0, 2)  # seed, split, first and last + 1
+    >>> " ".join(task.word(token) for token in docs.tokens[0].tolist())
+    '<bos> k21 v22 k31 v29 k9 v12 k10 v17 <div> k10'
+    >>> task.word(int(docs.answer[0]))
+    'v17'
+    """
 
     pairs: Annotated[Count, Field(description="key–value pairs in a document")] = 32
     min_pairs: Annotated[Count | None, Field(description="fewest pairs, if they vary")] = None

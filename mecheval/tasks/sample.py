@@ -92,7 +92,37 @@ def sample(
     role: Role = "key",
     kind: Kind = "resample",
 ) -> Sample:
-    """Return n documents from number `start`, each with its corrupted twin."""
+    """Return n documents from number `start`, each with its corrupted twin.
+
+    Parameters
+    ----------
+    task
+        The task.
+    n
+        Number of documents.
+    seed
+        Seed of documents and corruption.
+    split
+        Split of the documents.
+    start
+        Number of the first document.
+    role
+        Role that is corrupted.
+    kind
+        A registered corruption.
+
+    Returns
+    -------
+    Sample
+        A list of records; a notebook shows their roles in colours.
+
+    Examples
+    --------
+    >>> from mecheval import Recall, sample
+    >>> (record,) = sample(Recall(pairs=2, vocab=8), 1)
+    >>> record.roles["query"], len(record.tokens), record.corrupted.usable
+    (6, 7, True)
+    """
     docs = task.documents(seed, split, start, start + n)
     corrupted = corrupt_by_kind(task, docs, role, seed, kind)
     twins = []

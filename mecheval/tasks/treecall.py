@@ -61,7 +61,41 @@ def _types_divide(held_out: float, terminals: int) -> str | None:
 
 @dataclass(frozen=True, kw_only=True)
 class Treecall:
-    """Associative Treecall: a string of a grammar, then one of its symbols; answer its parent."""
+    """Associative Treecall: a string of a grammar, then one of its symbols; answer its parent.
+
+    Parameters
+    ----------
+    terminals
+        Symbols in documents.
+    nonterminals
+        Nonterminals of the grammar.
+    max_depth
+        Deepest nesting.
+    max_rhs
+        Most symbols of a production.
+    max_rules
+        Most productions of a nonterminal.
+    terminal_weight
+        Weight of all terminals against 1 for each nonterminal.
+    head
+        Side on which the parent stands.
+    grammar_seed
+        Which grammar of this kind.
+    max_len
+        Longest document in tokens.
+    query
+        Relation of the answer to the query.
+    held_out
+        Share of (query, answer) types that only test asks about.
+
+    Examples
+    --------
+    >>> from mecheval import Treecall
+    >>> task = Treecall(query="sibling")
+    >>> docs = task.documents(0, "test", 0, 100)
+    >>> docs.parents.shape == docs.tokens.shape, bool((docs.at("value") == docs.answer).all())
+    (True, True)
+    """
 
     terminals: Annotated[int, Field(ge=1, le=2**16, description="symbols in documents, |Σ|")] = 20
     nonterminals: Annotated[int, Field(ge=1, le=2**12, description="nonterminals, |N|")] = 40

@@ -31,7 +31,35 @@ def _fresh_needs_steps(documents: int, steps: int | None) -> str | None:
 
 @dataclass(frozen=True, kw_only=True)
 class TrainConfig:
-    """Training with AdamW (§4.1); `warmup` is the share of steps until the rate reaches `lr`."""
+    """Training with AdamW (§4.1); `warmup` is the share of steps until the rate reaches `lr`.
+
+    Parameters
+    ----------
+    documents
+        Documents of the training set; 0 draws fresh ones for every step.
+    epochs
+        Passes over the training set, 16 unless `steps` is given.
+    steps
+        Number of steps, instead of epochs.
+    batch
+        Documents of a step.
+    bucket
+        Batches that are sorted by length together.
+    lr
+        Highest learning rate.
+    schedule
+        `cosine`, `linear` or `constant`.
+    warmup
+        Share of the steps until the rate is highest.
+    stop
+        Accuracy on dev at which training ends early.
+
+    Examples
+    --------
+    >>> from mecheval import TrainConfig
+    >>> TrainConfig(documents=64, epochs=2, batch=16).total
+    8
+    """
 
     documents: Annotated[
         int, Field(ge=0, le=2**24, description="documents of the training set; 0: always fresh")
