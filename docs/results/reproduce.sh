@@ -23,6 +23,9 @@ study figure9 --reuse runs/figure3-small --reuse runs/figure7-small
 study cost
 study figure13
 study grandparent
+study figure1 --reuse runs/figure3-small --reuse runs/figure4a-small --reuse runs/figure7-small --reuse runs/figure8-small
+study figure2 --reuse runs/figure3-small
+study reverse
 study figure3-laptop
 study figure5-laptop --reuse runs/figure3-laptop
 study figure7-laptop

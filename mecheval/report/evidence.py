@@ -8,13 +8,13 @@ from pandas import DataFrame
 
 from mecheval.core.spec import Spec
 from mecheval.interventions.verdict import UNSOLVED
+from mecheval.metrics.statistics import Seeds
 from mecheval.report import labels as names
 from mecheval.report.study import Study
 from mecheval.report.tables import Reading, at_chosen, behaviour
 
 SIZES = ("pairs", "vocab", "max_len")  # task options that a scale sets
 LAYER_1 = "blocks.1.block_in"
-Seeds = Mapping[int, float]
 
 
 @dataclass(frozen=True)

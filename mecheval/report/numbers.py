@@ -17,8 +17,11 @@ between a model that learns and one that does not, the differences are counted l
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from typing import Any
 
 import numpy as np
+from jaxtyping import Float64
+from numpy import ndarray
 
 from mecheval.interventions.verdict import UNSOLVED
 from mecheval.metrics.statistics import (
@@ -72,13 +75,13 @@ class Number:
         return f"{count} [{self.low:.0f} %, {self.high:.0f} %]{_listed(self.values)}"
 
 
-def count_at_least(bound: int, what: str, values: Mapping[object, float]) -> Number:
+def count_at_least(bound: int, what: str, values: Mapping[Any, float]) -> Number:
     """Count the seeds whose number, a fraction, is at least a bound in per cent."""
     percent = _percent(values)
     return _count(what, f"≥ {bound}", [value >= bound for value in percent], percent)
 
 
-def count_at_most(bound: int, what: str, values: Mapping[object, float]) -> Number:
+def count_at_most(bound: int, what: str, values: Mapping[Any, float]) -> Number:
     """Count the seeds whose number, a fraction, is at most a bound in per cent."""
     percent = _percent(values)
     return _count(what, f"≤ {bound}", [value <= bound for value in percent], percent)
@@ -197,7 +200,7 @@ def _difference(what: str, bound: int, differences: Seeds, sign: int) -> Number:
     return replace(number, p_holds=above, p_fails=below, values=tuple(values.tolist()))
 
 
-def _student_test(values: "np.ndarray") -> tuple[float, float]:
+def _student_test(values: Float64[ndarray, " n"]) -> tuple[float, float]:
     """Return one-sided p that the mean is above 0, and that it is below."""
     from scipy.stats import t
 
@@ -208,7 +211,7 @@ def _student_test(values: "np.ndarray") -> tuple[float, float]:
     return p, 1 - p
 
 
-def _percent(values: Mapping[object, float]) -> list[float]:
+def _percent(values: Mapping[Any, float]) -> list[float]:
     return [100 * float(value) for value in values.values()]
 
 

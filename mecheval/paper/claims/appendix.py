@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from mecheval.metrics.statistics import Seeds
 from mecheval.paper.claims.readings import (
     DIRECT_ONES,
     INDUCTIVE,
@@ -17,7 +18,6 @@ from mecheval.report.evidence import Cell, Evidence
 from mecheval.report.numbers import (
     MARGIN,
     Number,
-    Seeds,
     at_least,
     at_most,
     count_at_least,

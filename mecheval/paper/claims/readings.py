@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 
+from mecheval.metrics.statistics import Seeds
 from mecheval.report.evidence import LAYER_1, Cell, Evidence
 from mecheval.report.numbers import (
     Number,
-    Seeds,
     count_at_least,
     count_at_most,
     count_mechanism,
