@@ -18,7 +18,8 @@ def ensure_cache() -> None:
     except RuntimeError:  # numba: cannot cache function …: no locator available
         folder = tempfile.mkdtemp(prefix="mecheval-numba-")
         atexit.register(shutil.rmtree, folder, ignore_errors=True)
-        numba.config.CACHE_DIR = os.environ["NUMBA_CACHE_DIR"] = folder
+        os.environ["NUMBA_CACHE_DIR"] = folder
+        numba.config.CACHE_DIR = folder  # type: ignore[attr-defined]
 
 
 def _probe() -> None: ...

@@ -4,13 +4,14 @@ Whoever changes a file can change its checksum too, and another version may writ
 whatever is read is checked here first, and the first field that is wrong is named.
 """
 
+import json
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
 from mecheval.core.errors import InvalidInput
 from mecheval.core.options import validate
-from mecheval.core.spec import Spec
+from mecheval.core.spec import Spec, canonical_json
 from mecheval.runs.experiment import SECTIONS, fields_of
 from mecheval.runs.files import Damaged
 
@@ -126,16 +127,17 @@ def _check_experiment(record: Record, name: str) -> None:
             elif field not in (*known, "key") and (section not in sections or section == field):
                 raise Damaged(f"{name} has the unknown field {field!r}")
         for section, values in sections.items():
-            _validate_section(section, values)
+            _validate_section(section, canonical_json(values))
         if not 0 <= record["seed"] < 2**32:
             raise Damaged(f"{name} has seed={record['seed']}; it must be from 0 and below 2**32")
     except InvalidInput as error:
         raise Damaged(f"{name}: {'; '.join(error.problems)}") from error
 
 
-def _validate_section(section: str, values: Record) -> None:
+@lru_cache(maxsize=1024)  # most runs of a sweep share a section; text, since 1 == True
+def _validate_section(section: str, values: str) -> None:
     try:
-        validate(SECTIONS[section], values)
+        validate(SECTIONS[section], json.loads(values))
     except InvalidInput as error:
         raise InvalidInput(f"{section}.{problem}" for problem in error.problems) from error
 

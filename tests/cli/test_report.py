@@ -70,7 +70,6 @@ def test_several_folders_are_one_report_here_with_the_counts_of_all(sweep, capsy
         (["figure", "3", "--runs", "nowhere"], "must be a folder"),
         (["figure", "3", "--runs", "."], "has no runs"),
         (["figure", "3", "--runs", "runs", "--out", "a.gif"], "must end in .png"),
-        (["figure", "3", "--runs", "runs", "--out", "no/such/a.png"], "cannot be written"),
         (["report", "nowhere"], "must be a folder"),
         (["report", "runs", "nowhere"], "must be a folder"),
         (["report", "runs", "."], "DIR='.' has no runs"),

@@ -177,6 +177,7 @@ def test_a_folder_without_runs_or_with_runs_of_another_sweep_is_refused(tmp_path
         Study.read(tmp_path)
 
 
+@pytest.mark.filterwarnings("ignore::mecheval.core.errors.DamagedRunWarning")
 def test_a_damaged_run_is_counted_as_failed(tmp_path):
     one = experiment()
     planned(tmp_path, "figure3", [one])

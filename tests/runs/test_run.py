@@ -178,17 +178,29 @@ class Knock(Reaper):
         self.ended = status
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_stop_signal_saves_the_run_which_can_be_resumed(number, alone, tmp_path):
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 130), (signal.SIGHUP, 129)]
+)
+def test_a_stop_signal_saves_the_run_which_can_be_resumed(number, code, alone, tmp_path):
     experiment, watcher, before = EXPERIMENTS["epochs"], Knock(4, number), signal.getsignal(number)
     with pytest.raises(Interrupted, match=f"stopped at step 4 of {STEPS}; .* is saved") as found:
         run(experiment, tmp_path, watchers=[watcher])
-    assert found.value.exit_code == 130
+    assert found.value.exit_code == code
     assert (watcher.steps, watcher.ended) == ([1, 2, 3, 4], "not finished")
     assert signal.getsignal(number) is before
     watcher = Reaper()
     assert result(run(experiment, tmp_path, watchers=[watcher]).folder) == alone["epochs"]
     assert watcher.began == 4
+
+
+def test_a_closed_terminal_is_ignored_where_it_was_ignored_at_the_start(alone, tmp_path):
+    """As under nohup."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        finished = run(EXPERIMENTS["epochs"], tmp_path, watchers=[Knock(4, signal.SIGHUP)])
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    assert result(finished.folder) == alone["epochs"]
 
 
 def test_ctrl_c_ends_the_command_with_130_and_the_same_command_resumes(alone, tmp_path):
