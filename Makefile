@@ -2,12 +2,13 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
+# every file that pip installs is compared with its hash in locks/
+VERIFIED := $(BIN)/pip install --quiet --require-hashes --no-deps --only-binary :all:
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # one torch thread per process: two on a busy machine are many times slower than one
 export OMP_NUM_THREADS := 1
 
-.PHONY: demo test test-long test-all check fix docs bench guard torture slurm reproduce clean
+.PHONY: demo test test-long test-all check fix docs bench guard torture lock slurm reproduce clean
 
 demo: $(VENV)/ready
 	$(BIN)/mecheval demo
@@ -32,7 +33,7 @@ fix: $(VENV)/ready
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-docs: $(VENV)/docs
+docs: $(VENV)/oracles
 	$(BIN)/python docs/generate.py
 	$(BIN)/zensical build --clean --strict
 
@@ -46,6 +47,12 @@ guard: $(VENV)/ready
 torture: $(VENV)/ready
 	$(BIN)/python tests/support/fault_injection.py --kills 1000
 	$(BIN)/python tests/sweeps/torture.py --kills 40
+	$(BIN)/python tests/support/fuzz.py --lines 10000
+	$(BIN)/python tests/support/mutate.py --cases 1000
+
+# after a change of constraints.txt or of the dependencies in pyproject.toml; asks the package index
+lock: $(VENV)/ready
+	$(BIN)/python tests/support/lock.py
 
 # hours: every run behind docs/results, and the pages made from them
 reproduce: $(VENV)/ready
@@ -58,17 +65,16 @@ slurm: $(VENV)/ready
 clean:
 	rm -rf $(VENV) site .cache .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
-$(VENV)/ready: pyproject.toml constraints.txt
+# a CPU build of torch is taken where pip finds one beside its index (find-links), else the index's
+$(VENV)/ready: pyproject.toml locks/dev.txt locks/torch-cpu.txt locks/torch.txt
 	$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11), "mecheval needs Python 3.11 or newer; set PYTHON="'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --editable '.[dev]'
-	touch $@
-
-$(VENV)/docs: $(VENV)/ready
-	$(BIN)/pip install --quiet --editable '.[docs]'
+	$(VERIFIED) --requirement locks/dev.txt
+	$(VERIFIED) --requirement locks/torch-cpu.txt 2>$(VENV)/torch-cpu.log || $(VERIFIED) --requirement locks/torch.txt
+	$(BIN)/pip install --quiet --no-deps --no-build-isolation --editable .
 	touch $@
 
 # third-party mixers and interventions to compare with, Ray and the site's builder: for tests and benchmarks
-$(VENV)/oracles: $(VENV)/ready
-	$(BIN)/pip install --quiet --editable '.[oracles,ray,docs]'
+$(VENV)/oracles: $(VENV)/ready locks/extras.txt
+	$(VERIFIED) --requirement locks/extras.txt
 	touch $@

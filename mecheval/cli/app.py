@@ -95,13 +95,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DamagedRunWarning)  # `say_damaged` names them
             code = int(app(command, standalone_mode=False, prog_name="mecheval") or 0)
+        if code == Interrupted.exit_code:  # typer turns Ctrl-C into this code, without a word
+            print("interrupted", file=sys.stderr)
         sys.stdout.flush()
         return code
-    except typer.Abort:
+    except (typer.Abort, KeyboardInterrupt):
         print("interrupted", file=sys.stderr)
         return Interrupted.exit_code
-    except KeyboardInterrupt:
-        raise
     except BaseException as error:
         return _say_error(error, "--debug" in words)
 

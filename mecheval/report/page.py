@@ -7,6 +7,7 @@ import base64
 import gzip
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -129,10 +130,12 @@ def _chapters(labelled: Mapping[str, Study], place: Path) -> list[dict[str, Any]
 def _figures(study: Study) -> list[Figure]:
     """Draw the figure of a study and those about its training."""
     figures = [_figure(study)]
-    if len(study.curves):
-        figures.append(training(study))
+    drawn = [training] if len(study.curves) else []
     if study.recipe != "emergence" and _has_grids_of_training(study.rows):
-        figures.append(emergence(study))
+        drawn.append(emergence)
+    for figure in drawn:
+        with suppress(NothingToDraw):
+            figures.append(figure(study))
     return figures
 
 

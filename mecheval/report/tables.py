@@ -66,7 +66,14 @@ def behaviour(metric: str = "accuracy", split: str = "test", panel: str = "") ->
 
 
 def chosen(study: Study) -> DataFrame:
-    """Return the rate of each cell and its mean accuracy on dev."""
+    """Return the rate of each cell and its mean accuracy on dev; computed once for a study."""
+    known = vars(study)  # every figure asks for it
+    if "_chosen" not in known:
+        known["_chosen"] = _choose(study)
+    return known["_chosen"].copy()
+
+
+def _choose(study: Study) -> DataFrame:
     runs = study.runs.set_index("key")
     for metric in ("accuracy", "loss"):
         runs[metric] = behaviour(metric, "dev").of(study.rows).set_index("key")["value"]

@@ -63,6 +63,8 @@ def training(study: Study, first: str | None = None) -> Figure:
     curves = curves.assign(series=[names.architecture(a) for a in curves["model.architecture"]])
     quantities = [name for name in ("accuracy", "loss", "gradient_norm") if name in curves]
     quantities = [name for name in quantities if curves[name].notna().any()]
+    if not quantities:  # no run at a chosen rate has a curve
+        raise NothingToDraw(study)
     table = _curves([_quantity(curves, name) for name in quantities], _width)
     looks = names.looks_by_name(curves["model.architecture"])
     colours = {name: look[0] for name, look in looks.items()}

@@ -11,6 +11,7 @@ import argparse
 import gc
 import io
 import json
+import math
 import os
 import random
 import shlex
@@ -174,14 +175,19 @@ def _difference(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
     return sorted(name for name, _ in before.items() ^ after.items())
 
 
-def fuzz(lines: Sequence[int], seed: int, room: Path, show: bool = False) -> dict[str, Any]:
-    """Carry out the lines with these numbers; return counts and problems."""
+def fuzz(
+    lines: Sequence[int], seed: int, room: Path, show: bool = False, seconds: float = math.inf
+) -> dict[str, Any]:
+    """Carry out the lines with these numbers, as many as fit into the time; count and complain."""
+    end_of_time = time.monotonic() + seconds
     known, codes = commands(), Counter()
     kinds: dict[str, Counter[str]] = {}
     problems, used, slowest = [], Counter(), (0.0, "")
     template = build(_new(room / "template"))
     warm_up(template)
     for number in lines:
+        if time.monotonic() > end_of_time:
+            break
         case = line(seed, number, known)
         end, wrong = carry_out(case, template, room / "scratch")
         name = str(end.code) if end.code >= 0 else "hang or signal"
@@ -195,7 +201,7 @@ def fuzz(lines: Sequence[int], seed: int, room: Path, show: bool = False) -> dic
             print(f"{text}\n  {case}\n  {again}", file=sys.stderr, flush=True)
         if show:
             print(case, end.out.decode(errors="replace"), end.err.decode(errors="replace"), sep="\n")
-    report = {"lines": len(lines), "codes": codes, "kinds": kinds, "succeeded": used}
+    report = {"lines": codes.total(), "codes": codes, "kinds": kinds, "succeeded": used}
     return report | {"slowest": slowest, "problems": problems}
 
 
@@ -235,13 +241,14 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0, metavar="K", help="number of the first")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", type=int, metavar="K", help="one line, with its output")
+    parser.add_argument("--seconds", type=float, default=math.inf, help="start no line after")
     asked = parser.parse_args()
     numbers = range(asked.first, asked.first + asked.lines)
     numbers = numbers if asked.only is None else [asked.only]
     memory = Path("/dev/shm")  # many small files
     start = time.monotonic()
     with tempfile.TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else None) as room:
-        report = fuzz(numbers, asked.seed, Path(room), asked.only is not None)
+        report = fuzz(numbers, asked.seed, Path(room), asked.only is not None, asked.seconds)
     report["seconds"] = round(time.monotonic() - start)
     print(json.dumps(report, indent=1))
     return 1 if report["problems"] else 0

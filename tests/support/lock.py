@@ -23,6 +23,7 @@ from zipfile import ZipFile
 
 from packaging.markers import default_environment
 from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 from packaging.utils import InvalidSdistFilename, parse_sdist_filename
 from packaging.version import InvalidVersion, Version
@@ -48,6 +49,7 @@ class Closure:
     """The packages that some requirements need, with the places that need each."""
 
     versions: dict[str, str]
+    allowed: dict[str, SpecifierSet] = field(default_factory=dict)
     places: dict[str, set[Place]] = field(default_factory=dict)
 
     def add(self, requirement: Requirement, place: Place, extra: str = "") -> None:
@@ -62,12 +64,18 @@ class Closure:
             return
         self.places[key].add(place)
         self.places.setdefault(name, set()).add(place)
-        version = self.versions.setdefault(name, newest(requirement))
-        for other in requires(name, version):
+        for other in requires(name, self._version(name, requirement.specifier)):
             if is_cuda(name, other):
                 continue
             for wanted in ("", *requirement.extras):
                 self.add(other, place, wanted)
+
+    def _version(self, name: str, specifier: SpecifierSet) -> str:
+        """Return the pinned version, or the newest that all who need it allow."""
+        self.allowed[name] = self.allowed.get(name, SpecifierSet()) & specifier
+        if name not in pinned():
+            self.versions[name] = newest(name, self.allowed[name])
+        return self.versions[name]
 
     def names(self) -> list[str]:
         return sorted(name for name in self.places if "[" not in name)
@@ -114,10 +122,9 @@ def files(name: str, version: str) -> list[object]:
     return [link for link in links(name) if _version(link.filename)[1] == wanted]
 
 
-def newest(requirement: Requirement) -> str:
-    name = canonicalize_name(requirement.name)
+def newest(name: str, allowed: SpecifierSet) -> str:
     versions = {_version(link.filename)[1] for link in links(name)}
-    return str(max(requirement.specifier.filter(version for version in versions if version)))
+    return str(max(allowed.filter(version for version in versions if version)))
 
 
 @cache
@@ -184,6 +191,7 @@ def write(name: str, entries: Iterable[tuple[str, str, set[Place]]]) -> None:
     (ROOT / "locks" / f"{name}.txt").write_text(HEADER + "".join(lines))
 
 
+@cache
 def pinned() -> dict[str, str]:
     text = (ROOT / "constraints.txt").read_text()
     pins = re.findall(r"^([\w.-]+)==(\S+)$", text, re.MULTILINE)
@@ -192,7 +200,7 @@ def pinned() -> dict[str, str]:
 
 def main() -> int:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    optional, versions = project["optional-dependencies"], pinned()
+    optional, versions = project["optional-dependencies"], dict(pinned())
     done: set[str] = {"torch"}  # locked by itself
     for group, extras in GROUPS.items():
         texts = [text for extra in extras for text in optional[extra]]
@@ -210,9 +218,11 @@ def main() -> int:
 def lock_torch(versions: dict[str, str], done: set[str]) -> None:
     """Lock the index's torch with what its CUDA builds need, and CPU builds by themselves."""
     torch, cuda = versions["torch"], Closure(versions)
-    for other, place in itertools.product(requires("torch", torch), PLACES):
-        if is_cuda("torch", other):
-            cuda.add(other, place)
+    for _ in range(2):  # the second time it is known what everybody allows
+        cuda = Closure(versions, cuda.allowed)
+        for other, place in itertools.product(requires("torch", torch), PLACES):
+            if is_cuda("torch", other):
+                cuda.add(other, place)
     names = [name for name in cuda.names() if name not in done]
     entries = [(name, versions[name], cuda.places[name]) for name in names]
     write("torch", [("torch", torch, set(PLACES)), *entries])

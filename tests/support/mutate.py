@@ -9,6 +9,7 @@ leave a damaged run out without a word: it is named, and the exit code is 1 or 3
 
 import argparse
 import json
+import math
 import os
 import random
 import shutil
@@ -126,8 +127,11 @@ def carry_out(case: Case, scratch: Path) -> Iterator[tuple[tuple[str, ...], End,
         yield words, end, problems or omissions(case, words, end)
 
 
-def mutate(cases: Sequence[int], seed: int, room: Path, show: bool = False) -> dict[str, Any]:
-    """Carry out the cases with these numbers; return counts and problems."""
+def mutate(
+    cases: Sequence[int], seed: int, room: Path, show: bool = False, seconds: float = math.inf
+) -> dict[str, Any]:
+    """Carry out the cases with these numbers, as many as fit into the time; count and complain."""
+    end_of_time = time.monotonic() + seconds
     template, scratch = room / "template", room / "scratch"
     template.mkdir()
     build(template)
@@ -135,6 +139,8 @@ def mutate(cases: Sequence[int], seed: int, room: Path, show: bool = False) -> d
     codes: dict[str, Counter[str]] = {}
     kinds, certain, problems = Counter(), 0, []
     for number in cases:
+        if time.monotonic() > end_of_time:
+            break
         scratch.mkdir()
         case = _in_child(seed, number, template, scratch)
         kinds[case.kind] += 1
@@ -146,7 +152,7 @@ def mutate(cases: Sequence[int], seed: int, room: Path, show: bool = False) -> d
             if show:
                 print(case, words, end.code, end.out.decode()[:800], end.err.decode(), sep="\n")
         shutil.rmtree(scratch)
-    report = {"cases": len(cases), "kinds": kinds, "certainly damaged": certain, "codes": codes}
+    report = {"cases": kinds.total(), "kinds": kinds, "certainly damaged": certain, "codes": codes}
     return report | {"problems": problems}
 
 
@@ -180,13 +186,14 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0, metavar="K", help="number of the first")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", type=int, metavar="K", help="one case, with its output")
+    parser.add_argument("--seconds", type=float, default=math.inf, help="start no case after")
     asked = parser.parse_args()
     numbers = range(asked.first, asked.first + asked.cases)
     numbers = numbers if asked.only is None else [asked.only]
     memory = Path("/dev/shm")
     start = time.monotonic()
     with tempfile.TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else None) as room:
-        report = mutate(numbers, asked.seed, Path(room), asked.only is not None)
+        report = mutate(numbers, asked.seed, Path(room), asked.only is not None, asked.seconds)
     report["seconds"] = round(time.monotonic() - start)
     print(json.dumps(report, indent=1))
     return 1 if report["problems"] else 0
