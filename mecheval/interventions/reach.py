@@ -24,6 +24,7 @@ from mecheval.tasks.task import Task
 
 MATTERS = 0.01  # mean change from which a distance counts as read
 EXACT = 1e-6  # change up to which nothing has changed but rounding
+LEAST = 2  # documents of a distance
 DISTANCES = 48  # at most as many are tried
 Values = Float64[ndarray, " n"]
 Changed = Callable[[Documents, Int[ndarray, " n"]], Values]
@@ -90,15 +91,16 @@ def reach(model: Model, task: Task, documents: int = 64, seed: int = 0) -> list[
 
 
 def _changes(docs: Documents, changed: Changed) -> Iterator[Change]:
-    """Measure each distance in the documents that are long enough."""
+    """Measure each distance that some documents are long enough for."""
     query = docs.roles["query"]
     longest = int(query.max(initial=0))
     steps = np.linspace(1, longest, min(DISTANCES, longest)).round().astype(int)
     for distance in sorted(set(steps.tolist())):
         part = docs[query >= distance]
-        values = changed(part, part.roles["query"] - distance)
-        ends = interval(values) if len(values) > 1 else (np.nan, np.nan)
-        yield Change(distance, float(values.mean()), *ends, len(values), float(values.max()))
+        if len(part) >= LEAST:
+            values = changed(part, part.roles["query"] - distance)
+            ends = interval(values)
+            yield Change(distance, float(values.mean()), *ends, len(values), float(values.max()))
 
 
 def _block_change(block: torch.nn.Module, stream: Tensor, docs: Documents) -> Changed:
