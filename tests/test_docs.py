@@ -35,13 +35,13 @@ MAKE = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), flags=re.MULTI
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
 SWEPT = "runs/figure3-quick"
 SAYS = {  # by page, what its blocks print among other things
-    "README.md": ["induction: stores each key with its value", "induction 58"],
+    "README.md": ["induction (100 % of resamples): each key is stored with its", "induction 58"],
     "index.md": ["induction 1.0 {"],
     "tasks.md": ["of the corruptions took the answer away"],
     "models.md": ["blocks.1.mixer.conv_out"],
     "training.md": ["done {'value'"],
     "interventions.md": ["\nunsolved\n", "64 torch.Size([64, 19, 1, 32, 32])"],
-    "verdict.md": ["unsolved 1.0"],
+    "verdict.md": ["unsolved (100 % of resamples of 3 seeds): "],
     "add-a-mixer.md": [
         "Forgetful: all checks passed",
         "Peeking: must not see the future: changing token 1",

@@ -26,6 +26,7 @@ from mecheval.metrics.statistics import proportion_interval
 NOTABLE = 0.25  # share from which a second layer or place is named
 NOTHING = 0.05  # share below which a place holds nothing
 SPLIT = 0.1  # a mechanism is named if it serves, by its interval, more documents than this
+MOST = 0.75  # proportion of documents below which it is said how many the mechanism is about
 NEGLIGIBLE, SMALL = 0.01, 0.05  # lost likelihood: an interval within them shows no use of the key
 STORED = {INDUCTION: "each key is stored with its value"}
 VERBS = {
@@ -102,8 +103,9 @@ def _explain(verdicts: Sequence[Verdict]) -> str:
         return split or _explain_mixed(verdicts)
     if split and len(verdicts) == 1:
         n = sum(verdicts[0].by_mechanism.values())
-        return f"each of {n} documents is judged alone"
+        return f"each of the {n} documents that lose enough is judged alone"
     parts = [_stored(verdicts), _retrieved(verdicts), split or _undecided(verdicts)]
+    parts.append(_judged(verdicts))
     return "; ".join(part for part in parts if part)
 
 
@@ -221,6 +223,16 @@ def _undecided(verdicts: Sequence[Verdict]) -> str:
     return f"mixed in {percent(mixed / n)} of documents"
 
 
+def _judged(verdicts: Sequence[Verdict]) -> str:
+    """Say how many documents lose enough, if they are by their interval not most of them."""
+    n = sum(verdict.documents or 0 for verdict in verdicts)
+    judged = _documents(verdicts).total()
+    if not n or not judged or proportion_interval(judged, n)[1] >= MOST:
+        return ""
+    limit = 100 * verdicts[0].thresholds.solved
+    return f"only {percent(judged / n)} of documents lose {limit:g} points or more"
+
+
 def _documents(verdicts: Sequence[Verdict]) -> Counter[str]:
     """Count the documents of all verdicts by the mechanism that serves them."""
     counts: Counter[str] = Counter()
@@ -244,7 +256,8 @@ def _seeds(some: Sequence[Verdict], all_of_them: Sequence[Verdict]) -> str:
 
 def _points(value: float) -> str:
     """Format points of likelihood: one digit after the point only where it matters."""
-    text = f"{value:.0f}" if abs(value) >= 9.95 else f"{value:.1f}"
+    digits = 0 if abs(value) >= 9.95 else 1
+    text = f"{round(value, digits) + 0.0:.{digits}f}"  # adding 0.0 turns −0 into 0
     return text.replace("-", "−")
 
 

@@ -133,12 +133,12 @@ def run_summary(run: "Run") -> Group:
     for (split, metric), label in labels.items():
         if row := scores.get((split, metric)):
             table.add_row(label, with_interval(metric, row.to_dict()), f"n={row.n}")
-            if metric == "accuracy" and split == "test":
-                table.add_row(Text("  without recall", "dim"), Text(_chance(run), "dim"))
     facts = [str(run.record["model.architecture"]), run.status, f"{run.outcome['steps']} steps"]
     if run.outcome.get("reason"):
         facts.append(run.outcome["reason"])
-    lines = [verdict(run.verdict_record)] if run.verdict_record else []
+    lines = [Text(f"accuracy without recall: {_chance(run)}", "dim")] if run.rows else []
+    if run.verdict_record:
+        lines.append(verdict(run.verdict_record))
     for site, roles in run.emerged.items():
         for role, step in roles.items():
             text = f"since step {step}: {site} restores half of the lost likelihood at the {role}"

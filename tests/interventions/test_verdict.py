@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from support import known_models
 from support.known_models import TASK, Known
+from support.made_grids import ROLES, grid_for, grid_of
 
 from mecheval.core.errors import InvalidInput
 from mecheval.interventions.classify import classify
-from mecheval.interventions.grid import Grid
 from mecheval.interventions.interchange import interchange
 from mecheval.interventions.restoration import shares
 from mecheval.interventions.verdict import (
@@ -28,7 +28,6 @@ from mecheval.interventions.verdict import (
     verdict_sites,
 )
 from mecheval.metrics.statistics import RESAMPLES, mean_interval
-from mecheval.models.site import sites
 from mecheval.tasks.recall import Recall
 
 INDUCED = {
@@ -71,15 +70,7 @@ SOLVED = {
     ),
     "half and half": (known_models.half_induction_half_direct, (MIXED, None, None)),
 }
-ROLES = ("key", "value", "next_key", "query")
 ARCHITECTURES = ["attention", "base_conv", "based", "delta_net", "h3:d_state=8", "hyena", "mamba"]
-
-
-def grid_for(model, task=TASK, documents=64, seed=0):
-    convolved = [name for name in sites(model) if name.endswith("conv_out")]
-    return interchange(
-        model, task, verdict_sites(len(model.blocks)) + convolved, documents=documents, seed=seed
-    )
 
 
 @pytest.mark.slow
@@ -171,19 +162,6 @@ def test_a_mechanism_is_claimed_for_at_most_5_of_100_untrained_models():
         if verdict(grid, len(model.blocks)).mechanism != UNSOLVED:
             claimed.append((seed, name))
     assert len(claimed) <= 5, claimed
-
-
-def grid_of(n=200, seed=0, lost=0.8, layers=2, noise=0.1, **held):
-    """Make a grid by shares: `value=0.9` at every block's input, `value_2=0.9` at block 2's."""
-    rng = np.random.default_rng(seed)
-    clean, corrupt = lost + 0.1 * rng.random(n), 0.1 * rng.random(n)
-    cells = {}
-    for site in verdict_sites(layers):
-        for role in ROLES:
-            share = held.get(f"{role}_{site.split('.')[1]}", held.get(role, 0.0))
-            likelihood = corrupt + (clean - corrupt) * share + noise * rng.normal(size=n)
-            cells["restored", site, role] = {"likelihood": likelihood}
-    return Grid("key", "test", {"likelihood": clean}, {"likelihood": corrupt}, cells, layers)
 
 
 def answer(grids, layers=2, **limits):

@@ -68,8 +68,8 @@ def direct_by_delta_rule(layer: int, layers: int = 2) -> LanguageModel:
     return model
 
 
-def half_induction_half_direct() -> LanguageModel:
-    """Build DeltaNet that finds even tokens where layer 0 moved them, and odd ones in place."""
+def half_induction_half_direct(stored: Tensor = EVEN) -> LanguageModel:
+    """Build DeltaNet that finds some tokens where layer 0 moved them, and the others in place."""
     model = _delta_net()
     moves, reads = (block.mixer for block in model.blocks)
     for projection in (
@@ -82,13 +82,44 @@ def half_induction_half_direct() -> LanguageModel:
     moves.b_proj.weight[:, TOKEN] = SHARP
     _write(moves.o_proj.weight, MOVED, TOKEN, 1.0)
     _read_tokens(reads)
-    even, odd = EVEN.float().diag(), (~EVEN).float().diag()
+    even, odd = stored.float().diag(), (~stored).float().diag()
     reads.k_proj.weight[TOKEN, TOKEN] = SHARP * odd
     reads.k_proj.weight[MOVED, MOVED] = SHARP * even
     reads.q_proj.weight[MOVED, TOKEN] = SHARP * even
     reads.q_proj.weight[TOKEN, TOKEN] = SHARP * odd
     _tap(reads.k_conv, back=1, channels=TOKEN)
     _tap(reads.k_conv, back=0, channels=MOVED)
+    return model
+
+
+def direct_in_two_layers(first: Tensor = EVEN) -> LanguageModel:
+    """Build DeltaNet whose layer 0 answers the queries of some keys, and layer 1 the others."""
+    model = _delta_net()
+    keys = torch.zeros(V, dtype=torch.bool)
+    keys[list(TASK.symbols("key"))] = True
+    for block, tokens in zip(model.blocks, (first & keys, ~first & keys), strict=True):
+        _read_tokens(block.mixer)
+        only = SHARP * tokens.double().diag()
+        block.mixer.q_proj.weight[TOKEN, TOKEN] = only
+        block.mixer.k_proj.weight[TOKEN, TOKEN] = only
+        _tap(block.mixer.k_conv, back=1)
+    return model
+
+
+def induction_in_a_window(pairs: int = 1) -> LanguageModel:
+    """Build the induction of `induction`, whose second head sees only the last few pairs."""
+    model = induction()
+    q, k, _ = model.blocks[1].mixer.qkv_proj.weight.chunk(3)
+    beyond = torch.arange(T) < T - 2 - 2 * pairs
+    q[POSITION.start, TOKEN] = SHARP
+    k[POSITION.start, POSITION] = -SHARP * beyond.double()
+    return model
+
+
+def half_learned(sure: float) -> LanguageModel:
+    """Build the induction of `induction` with logits so flat that the answer is hardly likelier."""
+    model = induction()
+    model.norm.weight[:] = sure
     return model
 
 
