@@ -1,4 +1,4 @@
-"""Where a class was defined, and a checksum of its code: a class in a notebook has no file."""
+"""Tells where a class was defined, with a checksum of its code: one in a notebook has no file."""
 
 import inspect
 from collections.abc import Iterator
