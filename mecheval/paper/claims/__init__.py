@@ -11,10 +11,11 @@ from mecheval.paper.claims.appendix import APPENDIX
 from mecheval.paper.claims.ar import AR
 from mecheval.paper.claims.atr import ATR
 from mecheval.paper.claims.beyond import BEYOND
+from mecheval.paper.claims.depth import DEPTH
 from mecheval.paper.claims.overview import OVERVIEW
 from mecheval.report.claims import Claim
 
-CLAIMS = (*OVERVIEW, *AR, *ATR, *APPENDIX, *BEYOND)
+CLAIMS = (*OVERVIEW, *AR, *ATR, *APPENDIX, *DEPTH, *BEYOND)
 
 
 def claims() -> Sequence[Claim]:

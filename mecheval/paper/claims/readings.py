@@ -15,6 +15,7 @@ from mecheval.report.numbers import (
 TREE = "treecall"
 ENOUGH, LITTLE = 50, 40  # per cent of a share: it is there, it is not
 INDUCTIVE = ("attention", "based")  # by the paper
+NEEDS_TWO = (*INDUCTIVE, "base_conv")  # layers, by the paper
 DIRECT_ONES = ("mamba", "delta_net", "hyena", "h3")
 
 
