@@ -11,7 +11,7 @@ from mecheval.interventions.verdict import Thresholds, meaning
 from mecheval.metrics.statistics import proportion_interval
 from mecheval.report import labels
 from mecheval.report.study import CELL, Study
-from mecheval.report.tables import Reading, at_chosen, behaviour, read
+from mecheval.report.tables import Reading, at_chosen, behaviour, once, read
 
 ROLES = ("key", "value", "next_key", "query")
 NONE = {"mechanism": "", "layer": None, "role": None, "convolution": None, "confidence": np.nan}
@@ -26,6 +26,10 @@ def verdicts(study: Study) -> DataFrame:
     interval `agree_low` to `agree_high`. At the last block's input, `at_value` is the mean share
     restored at the value, which `holds_value` of `seeds_value` seeds have above the threshold.
     """
+    return once(study, "verdicts", _verdicts)
+
+
+def _verdicts(study: Study) -> DataFrame:
     table = read(study, [behaviour()])
     runs = at_chosen(study, study.runs[study.runs["outcome"] == "done"])
     by_cell: dict[Any, list[Mapping[str, Any]]] = {}
