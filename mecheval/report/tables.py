@@ -66,11 +66,16 @@ def behaviour(metric: str = "accuracy", split: str = "test", panel: str = "") ->
 
 
 def chosen(study: Study) -> DataFrame:
-    """Return the rate of each cell and its mean accuracy on dev; computed once for a study."""
-    known = vars(study)  # every figure asks for it
-    if "_chosen" not in known:
-        known["_chosen"] = _choose(study)
-    return known["_chosen"].copy()
+    """Return the rate of each cell and its mean accuracy on dev."""
+    return once(study, "chosen", _choose)
+
+
+def once(study: Study, name: str, compute: Callable[[Study], DataFrame]) -> DataFrame:
+    """Return a table that every figure of a study asks for, computed the first time."""
+    tables = vars(study).setdefault("_tables", {})
+    if name not in tables:
+        tables[name] = compute(study)
+    return tables[name].copy()
 
 
 def _choose(study: Study) -> DataFrame:

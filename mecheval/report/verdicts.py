@@ -12,7 +12,7 @@ from mecheval.interventions.verdict import Thresholds
 from mecheval.metrics.statistics import proportion_interval
 from mecheval.report import labels
 from mecheval.report.study import CELL, Study
-from mecheval.report.tables import Reading, at_chosen, behaviour, read
+from mecheval.report.tables import Reading, at_chosen, behaviour, once, read
 from mecheval.tasks.chance import known_chance
 
 ROLES = ("key", "value", "next_key", "query")
@@ -30,6 +30,10 @@ def verdicts(study: Study) -> DataFrame:
     restored at the value, which `holds_value` of `seeds_value` seeds have above the threshold.
     `chance` is the best accuracy that needs no recall.
     """
+    return once(study, "verdicts", _verdicts)
+
+
+def _verdicts(study: Study) -> DataFrame:
     table = read(study, [behaviour()])
     runs = at_chosen(study, study.runs[study.runs["outcome"] == "done"])
     by_cell: dict[Any, list[Mapping[str, Any]]] = {}

@@ -108,7 +108,10 @@ def parse_json(text: bytes, name: str) -> dict[str, Any]:
 def parse_lines(text: bytes, name: str) -> list[dict[str, Any]]:
     """Return the records of a JSON lines file; `name` is for the error message."""
     try:
-        records = [json.loads(line) for line in text.splitlines()]
+        lines = text.splitlines()
+        records = json.loads(b"[" + b",".join(lines) + b"]")  # at once: twice as fast
+        if len(records) != len(lines):
+            raise ValueError(name)
         canonical_json(records).encode()  # rejects NaN and half characters; at once, for speed
     except (ValueError, RecursionError) as error:
         raise Damaged(f"{name} is not what was written") from error

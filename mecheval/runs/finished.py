@@ -173,6 +173,9 @@ class Run:
         except (Damaged, RuntimeError) as error:
             name = experiment.model.architecture
             raise self._damaged(f"its weights are not those of {name}: {error}") from error
+        for name, weight in model.named_parameters():
+            if not weight.isfinite().all():
+                raise self._damaged(f"{name} in weights.safetensors is not finite")
         return model
 
     def intervene(

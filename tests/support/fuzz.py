@@ -26,7 +26,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[2])]
+sys.path.insert(0, str(Path(__file__).parents[2]))
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from support import fuzz_values as values
 from support.bounded import End, forked, fresh
@@ -200,7 +201,9 @@ def fuzz(
             again = f"python tests/support/fuzz.py --seed {seed} --only {number}"
             print(f"{text}\n  {case}\n  {again}", file=sys.stderr, flush=True)
         if show:
-            print(case, end.out.decode(errors="replace"), end.err.decode(errors="replace"), sep="\n")
+            print(
+                case, end.out.decode(errors="replace"), end.err.decode(errors="replace"), sep="\n"
+            )
     report = {"lines": codes.total(), "codes": codes, "kinds": kinds, "succeeded": used}
     return report | {"slowest": slowest, "problems": problems}
 

@@ -1,4 +1,4 @@
-"""Values for fuzzed command lines: by the name of a parameter, its metavar and its help, or hostile.
+"""Values for fuzzed command lines: by a parameter's name, metavar and help, or hostile ones.
 
 A parameter that is not named here gets values by its type, its metavar and the words of its help.
 """
@@ -21,11 +21,22 @@ MODELS += ("linear_attention", "good.py:MyMixer")
 SMALL = "model.d_model=8 model.max_len=32 train.documents=64 train.batch=4 train.steps=2"
 SMALL += " eval.documents=16 eval.grid_documents=8"
 FIELDS = ("train.lr=1e-2", "seed=3", "model.layers=1", "train.schedule=linear", "eval.every=1")
-QUERIES = ("from rows", "select count(*) from runs", "from curves limit 3", "select 1/0", "select 1")
+QUERIES = (
+    "from rows",
+    "select count(*) from runs",
+    "from curves limit 3",
+    "select 1/0",
+    "select 1",
+)
 QUERIES += ("select metric, avg(value) from rows group by metric", "describe rows", "from runs")
 QUERIES += ("select '2026-01-01'::date, [1, 2], {'a': 1}, interval 3 days, null", "show tables")
 INTEGERS = ("0", "1", "2", "3", "7", "16")
-BAD_SQL = ("from read_csv('/etc/passwd')", "copy rows to 'x.csv'", "attach 'x.db'", "drop table rows")
+BAD_SQL = (
+    "from read_csv('/etc/passwd')",
+    "copy rows to 'x.csv'",
+    "attach 'x.db'",
+    "drop table rows",
+)
 BAD_SQL += ("install httpfs", "select", "; ;", "select * from rows, rows, rows, rows where 1=2")
 BAD_SQL += ("set enable_external_access=true", "pragma database_list", "select $1", "vacuum")
 
@@ -82,28 +93,92 @@ NAMES: dict[str, Sequence[str]] = {
     "reuse": ("sweep", "runs"),
     "seed": INTEGERS,
 }
-OUTS = {"figure": ("f.png", "f.csv", "f.json"), "compare": ("f.svg", "f.json"), "report": ("p.html",)}
+OUTS = {
+    "figure": ("f.png", "f.csv", "f.json"),
+    "compare": ("f.svg", "f.json"),
+    "report": ("p.html",),
+}
 
 HOSTILE = (
     *("", " ", "-", "--", "---", "-1", "-0", "0", "1e400", "nan", "NaN", "inf", "-inf", "1_000"),
     *("9" * 40, "-" + "9" * 40, "0x10", "٣", "²", "1.5", "true", "None", "null", "[]", "{}", "()"),
     *("é", "日本語", "😀", "\u202e", "\ufeff", "a\u0301", "\u2028", "\x1b[31m", "\r", "\t", "a\nb"),
     *(os.fsdecode(b"\xff\xfe"), os.fsdecode(b"bad\xff"), "\0", "a\0b", "x" * 300, "x" * 100_000),
-    *(".", "..", "/", "//", "~", "../..", "./.", "/dev/null", "/dev/full", "/dev/zero", "/sys", "/proc"),
-    *("/proc/self/mem", "/sys/new", "/sys/x.png", "/sys/x.html", "/sys/x.parquet", "/dev/full/x.png"),
+    *(
+        ".",
+        "..",
+        "/",
+        "//",
+        "~",
+        "../..",
+        "./.",
+        "/dev/null",
+        "/dev/full",
+        "/dev/zero",
+        "/sys",
+        "/proc",
+    ),
+    *(
+        "/proc/self/mem",
+        "/sys/new",
+        "/sys/x.png",
+        "/sys/x.html",
+        "/sys/x.parquet",
+        "/dev/full/x.png",
+    ),
     *("empty", "locked", "locked/new", "loop", "loop/new", "dangling", "fifo", "file.bin"),
-    *("file.txt", "file.txt/new", "file.txt/x.html", "loop/x.png", "runs", "sweep", "kept", "damaged"),
+    *(
+        "file.txt",
+        "file.txt/new",
+        "file.txt/x.html",
+        "loop/x.png",
+        "runs",
+        "sweep",
+        "kept",
+        "damaged",
+    ),
     *("kept_damaged", "kept_sweep", "linked", os.fsdecode(b"not-utf8-\xff"), "x" * 300 + ".png"),
     *("fifo/x.csv", "dangling/x.json", "empty/x.svg", "empty/x.pdf", "empty.parquet", "x.exe"),
     *("bad.toml", "deep.toml", "binary.toml", "run0.toml", "nul.py", "latin.py", "nowhere.py"),
-    *("forward_raises.py", "forward_shape.py", "forward_nan.py", "syntax.py", "value.py", "exits.py"),
-    *("stops.py", "generator.py", "base.py", "recursion.py", "memory.py", "surrogate.py", "twice.py"),
+    *(
+        "forward_raises.py",
+        "forward_shape.py",
+        "forward_nan.py",
+        "syntax.py",
+        "value.py",
+        "exits.py",
+    ),
+    *(
+        "stops.py",
+        "generator.py",
+        "base.py",
+        "recursion.py",
+        "memory.py",
+        "surrogate.py",
+        "twice.py",
+    ),
     *("forward_raises.py:MyMixer", "forward_shape.py:MyMixer", "forward_nan.py:MyMixer"),
     *("good.py:Nothing", "good.py:torch", "good.py:", ".py:", "value.py:X", "base.py:X", "good.py"),
     *("recall", "recall:", "recall:pairs", "recall:pairs=,", "recall:pairs=nan", "recall:pairs=-1"),
     *("recall:pairs=99999999,vocab=8", "treecall:max_depth=0", "mamba:d_conv=99", "mamba:x=1"),
-    *("attention:heads=3", "recall:pairs=2,vocab=8 recall", "recal", "mmaba", "a:b=c,d=e", "=", "=1"),
-    *("seed=", "seed=x", "train.lr=nan", "train.steps=-1", "model.d_model=0", "nonsense=1", "train=1"),
+    *(
+        "attention:heads=3",
+        "recall:pairs=2,vocab=8 recall",
+        "recal",
+        "mmaba",
+        "a:b=c,d=e",
+        "=",
+        "=1",
+    ),
+    *(
+        "seed=",
+        "seed=x",
+        "train.lr=nan",
+        "train.steps=-1",
+        "model.d_model=0",
+        "nonsense=1",
+        "train=1",
+    ),
     *("--seed", "--out", "--json", "--csv", "--debug", "--help", "--version", "-n", "-h", "--nope"),
     *("--plugin=fifo", "--out=loop", "--out=", "--file=fifo", "--plugin", "--site", "--workers=0"),
     *("%s", "%n%n", "{0}", "$(id)", "`id`", "';--", '"', "\\", "<script>", "[red]x[/red]", "[/]"),

@@ -22,7 +22,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[2])]
+sys.path.insert(0, str(Path(__file__).parents[2]))
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from support import mutations
 from support.bounded import End, forked
@@ -147,7 +148,9 @@ def mutate(
         certain += case.damage.certain
         for words, end, wrong in carry_out(case, scratch):
             code = str(end.code) if end.code >= 0 else "hang or signal"
-            codes.setdefault(" ".join(words[: 2 if words[0] == "sweep" else 1]), Counter())[code] += 1
+            codes.setdefault(" ".join(words[: 2 if words[0] == "sweep" else 1]), Counter())[
+                code
+            ] += 1
             problems += [_problem(case, words, text, seed) for text in wrong]
             if show:
                 print(case, words, end.code, end.out.decode()[:800], end.err.decode(), sep="\n")

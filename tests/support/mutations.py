@@ -124,7 +124,9 @@ def mend_tensors(rng: random.Random, path: Path) -> str:
     names = [name for name in header if name != "__metadata__"]
     name = rng.choice(names)
     begin, end = header[name]["data_offsets"]
-    how = rng.choice(("NaN", "infinite", "dtype", "missing", "extra", "negative", "shape", "offset"))
+    how = rng.choice(
+        ("NaN", "infinite", "dtype", "missing", "extra", "negative", "shape", "offset")
+    )
     if how in ("NaN", "infinite") and end > begin:
         data[begin : begin + 4] = struct.pack("<f", float(how[:3].lower()))
     elif how == "dtype":

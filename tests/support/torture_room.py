@@ -102,7 +102,9 @@ def build(room: Path) -> Path:
 
 def fabricate_sweep(folder: Path) -> None:
     """Write a finished sweep of a recipe that has a figure and claims, without training."""
-    experiments = [experiment(name, seed=seed) for name in ("attention", "mamba") for seed in (0, 1)]
+    experiments = [
+        experiment(name, seed=seed) for name in ("attention", "mamba") for seed in (0, 1)
+    ]
     shares = {"key": 0.1, "value": 0.9, "next_key": 0.0, "query": 0.0}
     sweep(folder, "figure5", experiments, lambda _: behaviour(0.9, 0.8) + grid(0.8, 0.1, shares))
 
@@ -116,7 +118,7 @@ def require(room: Path, *words: str) -> None:
 def copy(source: Path, target: Path, copy_file: Callable[..., object] = shutil.copy2) -> None:
     """Copy anything: a folder, a file, a link as a link, a FIFO as a new one."""
     if source.is_symlink():
-        target.symlink_to(os.readlink(source))
+        target.symlink_to(source.readlink())
     elif source.is_dir():
         target.mkdir()
         for inner in source.iterdir():
@@ -133,7 +135,7 @@ def snapshot(folder: Path) -> dict[str, tuple[int, int, int]]:
     entries = {}
     for place, folders, files in os.walk(folder):
         for name in (*folders, *files):
-            path = os.path.join(place, name)  # noqa: PTH118: names need not be UTF-8
+            path = os.path.join(place, name)  # noqa: PTH118
             facts = os.lstat(path)
             times = 0 if name in folders else facts.st_mtime_ns
             entries[path] = (facts.st_mode, 0 if name in folders else facts.st_size, times)
