@@ -49,9 +49,7 @@ def card(
         return
     with sweep_progress(options.workers) as watch:
         on_stage = partial(_say_stage, watch)
-        result = make_card(
-            subject, scale, out, options.workers, files, watch, on_stage=on_stage
-        )
+        result = make_card(subject, scale, out, options.workers, files, watch, on_stage=on_stage)
     if as_json:
         print_json(result.to_dict())
     else:
