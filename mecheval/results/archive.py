@@ -9,6 +9,7 @@ Weights and checkpoints are not archived. Measured numbers have single precision
 """
 
 import json
+import os
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -70,7 +71,9 @@ class Archive:
     @classmethod
     def read(cls, folder: Path) -> "Archive | None":
         """Read the archive in a folder; return None if there is none."""
-        if not (folder / KEPT).exists():
+        if not os.path.lexists(folder / KEPT):  # a link that leads nowhere is damage
+            if all(path.exists() for path in cls.files(folder)[1:]):
+                raise StoreError(f"{folder} is damaged: it has tables and no {KEPT}")
             return None
         try:
             about = read_json(folder / KEPT)

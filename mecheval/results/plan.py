@@ -3,6 +3,7 @@
 It says which runs are missing without the recipe.
 """
 
+import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -37,7 +38,7 @@ class Plan:
             records = tuple(experiment_of(line) for line in archive.runs)
             names = tuple(line["folder"] for line in archive.runs)
             return cls(archive.recipe, archive.scale, records, names)
-        if not (folder / PLAN).exists():
+        if not os.path.lexists(folder / PLAN):
             return None
         try:
             plan = read_json(folder / PLAN)

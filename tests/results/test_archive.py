@@ -104,7 +104,7 @@ def test_nothing_counts_before_all_is_written(runs, kept, monkeypatch):
     monkeypatch.setattr("mecheval.results.archive.write_json", lambda path, value: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         keep([runs], kept)
-    with pytest.raises(InvalidInput, match="has no runs"):
+    with pytest.raises(StoreError, match=r"tables and no study\.json"):
         Study.read(kept)
 
 
@@ -196,3 +196,15 @@ def test_the_command_says_what_it_kept(runs, tmp_path, capsys):
     assert main(["keep", str(tmp_path), "--out", str(tmp_path / "none")]) == 2
     assert "has no runs" in capsys.readouterr().err
     assert not (tmp_path / "none").exists()
+
+
+@pytest.mark.parametrize("how", ["deleted", "a link to itself"])
+def test_a_kept_study_without_its_record_is_damaged_and_not_an_empty_folder(tmp_path, how):
+    one = experiment()
+    finished(tmp_path / "runs", one, behaviour(0.9, 0.8))
+    keep([tmp_path / "runs"], tmp_path / "kept")
+    (tmp_path / "kept" / "study.json").unlink()
+    if how != "deleted":
+        (tmp_path / "kept" / "study.json").symlink_to("study.json")
+    with pytest.raises(StoreError, match=r"kept.*study\.json"):
+        Results(tmp_path / "kept").runs()

@@ -168,10 +168,10 @@ def damage_run(rng: random.Random, folder: Path) -> Damage:
 
 
 def damage_plan(rng: random.Random, folder: Path) -> Damage:
+    """Damage the plan: no run is damaged by it, and some commands do not read it."""
     path = folder / "sweep.json"
-    if rng.random() < 0.5:
-        return damage_file(rng, path)
-    return Damage(mend_json(rng, path), path.name, certain=False)
+    what = damage_file(rng, path).what if rng.random() < 0.5 else mend_json(rng, path)
+    return Damage(what, path.name, certain=False)
 
 
 def damage_archive(rng: random.Random, folder: Path) -> Damage:
