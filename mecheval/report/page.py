@@ -66,7 +66,7 @@ def render(template: str, folder: Path = TEMPLATES, **values: Any) -> str:
     loader = FileSystemLoader([folder, TEMPLATES])
     environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined)
     environment.filters |= FILTERS
-    files = {"style": "report.css", "vega": "vega.js"}
+    files = {"style": "report.css", "vega": "vega.js", "script": "page.js"}
     for name, file in files.items():
         values[name] = Markup((TEMPLATES / file).read_text(encoding="utf-8"))
     return environment.get_template(template).render(**values)

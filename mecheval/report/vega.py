@@ -14,7 +14,7 @@ Chart = Any  # altair's chart types have no common base that its own functions a
 Looks = dict[str, tuple[str, str]]  # colour and marker by series
 
 _INK = "currentColor"  # the page's own, light or dark; black in a file by itself
-_TEXT = {"labelColor": _INK, "titleColor": _INK}
+_TEXT = {"labelColor": _INK, "titleColor": _INK, "labelFontSize": 11, "titleFontSize": 12}
 _AXIS = {"gridColor": "#88888833", "domainColor": "#888888", "tickColor": "#888888"}
 CONFIG: dict[str, Any] = {
     "background": "transparent",
@@ -23,6 +23,7 @@ CONFIG: dict[str, Any] = {
     "title": {"color": _INK, "fontSize": 12, "fontWeight": "normal", "anchor": "middle"},
     "axis": {**_TEXT, **_AXIS, "titleFontWeight": "normal", "labelLimit": 240},
     "header": {**_TEXT, "labelFontSize": 12, "labelFontWeight": "bold"},
+    "text": {"fontSize": 11},
     "legend": {**_TEXT, "symbolOpacity": 1},
 }
 _TEXTS = {"panel": "panel", "series": "series", "y": "y", "x": "x", "state": "state"}

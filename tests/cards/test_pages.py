@@ -4,7 +4,8 @@ import re
 from dataclasses import replace
 
 import pytest
-from report.test_page import CHROMIUM, browsed, outside
+from report.test_page import browsed, outside
+from support.browser import CHROMIUM, LAYOUT, measure_page
 from support.card_runs import MEAN, made
 from support.made_runs import behaviour, experiment, finished, grid, verdict
 
@@ -111,3 +112,12 @@ def test_a_browser_draws_every_figure_without_a_word_on_its_console(solved, tmp_
     found, console = browsed(page.as_uri(), tmp_path)
     assert console == []
     assert found.count('class="figure alive"') == found.count('class="spec"') == 5
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium here to open the page with")
+@pytest.mark.parametrize("width", [390, 1280])
+def test_nothing_is_cut_at_any_width(solved, width, tmp_path):
+    layout = measure_page(solved.html, width, LAYOUT, tmp_path)
+    assert layout["beyond"] == []
+    assert layout["scroll"] == 0
+    assert layout["smallest"] >= 11

@@ -2,12 +2,12 @@
 
 import json
 import re
-import shutil
 import subprocess
 import sys
 from html.parser import HTMLParser
 
 import pytest
+from support.browser import CHROMIUM
 from support.made_runs import (
     MADE,
     PROVENANCE,
@@ -30,9 +30,6 @@ from mecheval.runs.pending import PendingRun
 from mecheval.sweeps.recipe import recipe_names
 
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>"
-CHROMIUM = (
-    shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-)
 
 
 @pytest.fixture(scope="module")

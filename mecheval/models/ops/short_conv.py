@@ -27,7 +27,7 @@ def short_conv_silu(x: Stream, weight: Taps, bias: Bias | None = None) -> Stream
     from mecheval.models.ops.kernels.short_conv import backward, forward
 
     bias = x.new_zeros(x.shape[2]) if bias is None else bias
-    taps = weight.t().flip(0).contiguous()
+    taps = torch.stack(weight.unbind(1)[::-1])  # a row for each, the one on x_t first
     return apply_kernels((forward, backward), x.shape, 1, x.contiguous(), taps, bias)
 
 

@@ -77,14 +77,16 @@ class Heat(TablePart):
         blanks = base.mark_rect(stroke="white", color="#cfcfcf")
         cells = base.transform_filter("isValid(datum.value)").mark_rect(stroke="white")
         cells = cells.encode(color=shade("value"))
-        up = -4 * (max(map(len, texts)) - 1)
-        numbers = base.mark_text(fontSize=11, dy=up).encode(text="text:N", color=ink("value"))
-        small = base.mark_text(fontSize=7, dy=up + 10, lineBreak="\n", lineHeight=9)
+        lines = max(map(len, texts))
+        up = -6 * (lines - 1)
+        bold = base.mark_text(fontWeight="bold", dy=up)
+        numbers = bold.encode(text="text:N", color=ink("value"))
+        small = base.mark_text(dy=up + 12, lineBreak="\n", lineHeight=12)
         below = small.encode(text="below:N", color=ink("value"))
         heading = max(map(len, ordered(table["panel"])))
         across = max(len(ordered(table["x"])) * 41, heading * 8)
         layered = blanks + cells + numbers + below
-        layered = layered.properties(width=across, height=altair.Step(36))
+        layered = layered.properties(width=across, height=altair.Step(max(30, 13 * lines + 6)))
         return titled(layered.facet(column=panels(table)), self.title)
 
 

@@ -1,0 +1,142 @@
+"use strict";
+// Charts take the page's width: where there is little, panels wrap and charts side by side stack. Letters keep their size.
+const PANEL = 230, NARROW = 600; // pixels
+
+function wrap(spec, room, datasets) {
+  for (const part of [...(spec.hconcat || []), ...(spec.vconcat || [])]) wrap(part, room, datasets);
+  if (spec.hconcat && room < PANEL * spec.hconcat.length) {
+    spec.vconcat = spec.hconcat;
+    delete spec.hconcat;
+    spec.vconcat.forEach(labelRows);
+  }
+  if (spec.facet && spec.facet.column && !spec.facet.row) {
+    const {field} = spec.facet.column;
+    const panels = new Set(datasets[spec.data.name].map(row => row[field])).size;
+    const least = Math.min(PANEL, 30 + (spec.spec.width > 0 ? Math.max(spec.spec.width, 60) : PANEL));
+    const columns = Math.max(1, Math.floor((room - 60) / least));
+    if (panels > columns) {
+      spec.facet = spec.facet.column;
+      spec.columns = columns;
+    }
+  }
+}
+
+// beside another chart the labels of its rows would stand twice, below it they are needed
+function labelRows(spec) {
+  for (const part of [spec, ...(spec.layer || [])]) {
+    if (part.encoding && part.encoding.y && part.encoding.y.axis === null) delete part.encoding.y.axis;
+  }
+}
+
+function widen(spec, factor) {
+  if (typeof spec.width === "number") spec.width = Math.max(60, spec.width * factor);
+  else if (spec.width && spec.width.step) spec.width = {step: Math.max(5, spec.width.step * factor)};
+  for (const part of [spec.spec, ...(spec.hconcat || []), ...(spec.vconcat || [])]) if (part) widen(part, factor);
+}
+
+const turns = new Map();
+
+async function draw(section) {
+  const live = section.querySelector(".live"), text = section.querySelector(".spec").textContent;
+  const turn = turns.set(section, (turns.get(section) || 0) + 1).get(section);
+  live.hidden = false;
+  const room = live.clientWidth - (innerWidth > NARROW ? 44 : 4);
+  const actions = {export: true, source: false, compiled: false, editor: false};
+  let factor = 1, before = null;
+  for (let round = 0; round < 4; round++) {
+    const spec = JSON.parse(text);
+    const top = spec.data;
+    for (const part of spec.vconcat || [spec]) part.data = part.data || top;
+    wrap(spec, room, spec.datasets);
+    widen(spec, factor);
+    if (room < NARROW) {
+      spec.config.legend = {...spec.config.legend, orient: "bottom", columns: 2};
+      spec.config.axis = {...spec.config.axis, labelLimit: 130};
+    }
+    await vegaEmbed(live, spec, {renderer: "svg", actions});
+    if (turns.get(section) !== turn) return; // the window changed: a later call draws
+    const width = live.querySelector("svg").getBoundingClientRect().width;
+    if (width <= room && width > 0.96 * room) break;
+    const slope = before ? (width - before.width) / (factor - before.factor) : width / factor;
+    before = {factor, width};
+    if (!(slope > 1)) break;
+    factor = Math.min(Math.max(factor + (0.985 * room - width) / slope, 0.15), 4);
+    if (Math.abs(factor - before.factor) < 0.01) break;
+  }
+  section.classList.add("alive");
+}
+
+function drawAll() {
+  for (const section of document.querySelectorAll(".figure")) {
+    draw(section).catch(error => { section.querySelector(".live").hidden = true; console.error(error); });
+  }
+}
+
+let drawnAt = innerWidth, later;
+addEventListener("resize", () => {
+  clearTimeout(later);
+  if (innerWidth !== drawnAt) later = setTimeout(() => { drawnAt = innerWidth; drawAll(); }, 200);
+});
+
+// Tables sort by a click on a heading, within each group of rows, and filter by a text.
+function cellAt(row, column) {
+  for (const cell of row.cells) {
+    if (column < cell.colSpan) return cell.textContent.trim();
+    column -= cell.colSpan;
+  }
+  return "";
+}
+
+function compare(a, b) {
+  const [x, y] = [a, b].map(text => parseFloat(text.replace("−", "-").replaceAll(",", "")));
+  if (!isNaN(x) && !isNaN(y)) return x - y;
+  return isNaN(x) - isNaN(y) || a.localeCompare(b);
+}
+
+function sortBy(table, heading) {
+  const headings = [...heading.parentNode.cells], column = headings.indexOf(heading);
+  const down = heading.ariaSort === "ascending";
+  for (const other of headings) other.ariaSort = "none";
+  heading.ariaSort = down ? "descending" : "ascending";
+  for (const body of table.tBodies) {
+    const rows = [...body.rows].filter(row => !row.classList.contains("group"));
+    rows.sort((a, b) => (down ? -1 : 1) * compare(cellAt(a, column), cellAt(b, column)));
+    body.append(...rows);
+  }
+}
+
+function filterBy(table, text) {
+  for (const body of table.tBodies) {
+    const rows = [...body.rows], data = rows.filter(row => !row.classList.contains("group"));
+    const group = rows.find(row => row.classList.contains("group"));
+    const named = group ? group.textContent : "";
+    for (const row of data) row.hidden = !(row.textContent + named).toLowerCase().includes(text.toLowerCase());
+    if (group) group.hidden = data.every(row => row.hidden);
+  }
+}
+
+for (const table of document.querySelectorAll(".wide > table")) {
+  const rows = [...table.tBodies].flatMap(body => [...body.rows]).filter(row => !row.classList.contains("group"));
+  if (!table.tHead || table.classList.contains("plain") || rows.length < 2) continue;
+  for (const heading of table.tHead.rows[0].cells) {
+    const button = document.createElement("button");
+    button.className = "sort";
+    button.append(...heading.childNodes);
+    button.addEventListener("click", () => sortBy(table, heading));
+    heading.ariaSort = "none";
+    heading.append(button);
+  }
+  const box = document.createElement("input");
+  box.type = "search";
+  box.className = "filter";
+  box.placeholder = box.ariaLabel = "Filter rows";
+  box.addEventListener("input", () => filterBy(table, box.value));
+  table.parentNode.before(box);
+}
+for (const box of document.querySelectorAll(".wide, .live")) {
+  // a box that scrolls is reached by the keyboard too
+  new ResizeObserver(() => { box.tabIndex = box.scrollWidth > box.clientWidth ? 0 : -1; }).observe(box);
+}
+
+addEventListener("beforeprint", () => document.querySelectorAll(".fold").forEach(fold => { fold.open = true; }));
+drawAll();
