@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Argument, Option
 
 from mecheval.cli.app import Json, Plugins, app, print_json
-from mecheval.cli.sweep import Workers
+from mecheval.cli.sweep import Workers, print_estimate
 from mecheval.core.errors import RunFailed
 
 if TYPE_CHECKING:
@@ -75,22 +75,9 @@ def _verdict_table(result: "Card") -> Any:
 
 def _print_estimate(plan: Any, out: Path, workers: int, as_json: bool) -> None:
     from mecheval.cards.experiments import card_folder, unfinished_runs
-    from mecheval.sweeps.estimate import estimate
-    from mecheval.terminal import tables as terminal
-    from mecheval.terminal.sweep_view import estimate_table
 
     mixer, size, sweeps = plan
-    folder, waiting = card_folder(mixer, size, out), unfinished_runs(sweeps)
+    names = {"subject": mixer.architecture, "scale": size.name}
+    names["folder"] = str(card_folder(mixer, size, out))
     total = sum(len(sweep.sweep.experiments) for sweep in sweeps)
-    with terminal.working("timing a few steps of every kind"):
-        cost = estimate(waiting, workers)
-    if as_json:
-        record = {"subject": mixer.architecture, "scale": size.name, "folder": str(folder)}
-        counts = {"experiments": total, "finished": total - len(waiting), "workers": workers}
-        print_json({**record, **counts, **vars(cost)})
-        return
-    console = terminal.console()
-    console.print(terminal.title(mixer.architecture, f"scale {size.name}", str(folder)))
-    console.print(estimate_table(cost.groups))
-    left = f"at most about {terminal.clock(cost.seconds)} with {workers} workers"
-    console.print(f"{total} experiments, {len(waiting)} to run · {left}")
+    print_estimate(names, total, unfinished_runs(sweeps), workers, as_json)

@@ -16,15 +16,8 @@ from pydantic import Field
 
 from mecheval.core.errors import InvalidInput
 from mecheval.core.options import settle
-from mecheval.tasks.corruption import Kind, Role, Seed, corrupt
-from mecheval.tasks.documents import (
-    FIRST_SYMBOL,
-    NO_ANSWER,
-    SPECIALS,
-    Corrupted,
-    Documents,
-    roles_of,
-)
+from mecheval.tasks.corruption import Role, Seed, corrupt
+from mecheval.tasks.documents import FIRST_SYMBOL, NO_ANSWER, SPECIALS, Documents, roles_of
 from mecheval.tasks.philox import key_of
 from mecheval.tasks.reference import Choices, Document, recall_ref
 from mecheval.tasks.splits import HeldOut, HeldOutShare, Split, share_complaint, size_of
@@ -153,10 +146,7 @@ class Recall:
         """Attempt one document in plain Python; None if the draw is rejected."""
         return recall_ref(rng, *self._shape, partial(self.types.asks, split))
 
-    def corrupt(
-        self, docs: Documents, role: Role, seed: Seed, kind: Kind = "resample"
-    ) -> Corrupted:
-        return corrupt(self, docs, role, seed, kind)
+    corrupt = corrupt
 
     def symbols(self, role: Role) -> range:
         keys = range(FIRST_SYMBOL, FIRST_SYMBOL + self.vocab // 2)

@@ -16,15 +16,8 @@ from pydantic import Field
 
 from mecheval.core.errors import InvalidInput
 from mecheval.core.options import settle
-from mecheval.tasks.corruption import Kind, Role, Seed, corrupt
-from mecheval.tasks.documents import (
-    FIRST_SYMBOL,
-    NO_ANSWER,
-    SPECIALS,
-    Corrupted,
-    Documents,
-    roles_of,
-)
+from mecheval.tasks.corruption import Role, Seed, corrupt
+from mecheval.tasks.documents import FIRST_SYMBOL, NO_ANSWER, SPECIALS, Documents, roles_of
 from mecheval.tasks.grammar import Grammar, Head, draw_grammar
 from mecheval.tasks.philox import Stream, key_of
 from mecheval.tasks.reference import MIN_SYMBOLS, Choices, Document, derive_ref, treecall_ref
@@ -129,10 +122,7 @@ class Treecall:
         roles = roles_of(key, value, at)
         return Documents(index, flat, lengths, roles, at[:, None], answers[:, None], parents)
 
-    def corrupt(
-        self, docs: Documents, role: Role, seed: Seed, kind: Kind = "resample"
-    ) -> Corrupted:
-        return corrupt(self, docs, role, seed, kind)
+    corrupt = corrupt
 
     def symbols(self, role: Role) -> range:
         return range(FIRST_SYMBOL, self.vocab_size)
