@@ -6,18 +6,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.tiny_scale import TINY_FIELDS
 
 from mecheval.cli import main
 from mecheval.models.registries import models
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
-FIELDS = [
-    "model.d_model=8",
-    "train.steps=3",
-    "train.batch=8",
-    "eval.documents=16",
-    "eval.grid_documents=16",
-]
 CLASSES = {"mixer": "Decay", "task": "Before", "model": "Small"}
 
 
@@ -40,7 +34,7 @@ def test_an_example_keeps_its_promises_is_trained_and_intervened_on(kind, capsys
     assert main(["check", text]) == 0
     assert "all checks passed" in capsys.readouterr().out
     task, model = (text, "attention") if kind == "task" else ("recall:pairs=3,vocab=16", text)
-    folder = answered(capsys, "run", task, model, *FIELDS)["folder"]
+    folder = answered(capsys, "run", task, model, *TINY_FIELDS)["folder"]
     found = answered(capsys, "intervene", folder, "--plugin", text, "--documents", 16)
     assert found["verdict"]["mechanism"] == "unsolved"
     assert {"blocks.0.block_in", "blocks.1.block_in"} <= {row["site"] for row in found["rows"]}
@@ -51,7 +45,7 @@ def test_the_mixers_inner_site_is_there_and_can_be_restored(capsys):
     assert "blocks.1.mixer.memory" in {
         site["name"] for site in answered(capsys, "list", "sites", text)
     }
-    folder = answered(capsys, "run", "recall:pairs=3,vocab=16", text, *FIELDS)["folder"]
+    folder = answered(capsys, "run", "recall:pairs=3,vocab=16", text, *TINY_FIELDS)["folder"]
     site = "blocks.1.mixer.memory"
     rows = answered(
         capsys, "intervene", folder, "--plugin", text, "--documents", 8, "--site", site

@@ -1,5 +1,6 @@
 """The typer application and what its commands share: options, exit codes, error lines, JSON."""
 
+import inspect
 import json
 import os
 import sys
@@ -9,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from io import TextIOWrapper
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import typer
 from typer.core import TyperGroup
@@ -25,6 +26,7 @@ from mecheval.core.errors import (
     expected,
 )
 
+Command = TypeVar("Command", bound=Callable[..., None])
 # in the order in which a new reader needs them
 COMMANDS = {
     "demo": "Train seven architectures and say how each of them recalls.",
@@ -187,6 +189,22 @@ def load(plugins: list[Path] | None) -> None:
 
     for path in plugins or []:
         load_plugin(path)
+
+
+def takes_options_of(*others: Callable[..., Any]) -> Callable[[Command], Command]:
+    """Return a decorator: `**options` of a command are the keyword-only options of these."""
+
+    def decorate(command: Command) -> Command:
+        own = inspect.signature(command).parameters.values()
+        parameters = {p.name: p for p in own if p.kind is not p.VAR_KEYWORD}
+        for other in others:
+            for p in inspect.signature(other).parameters.values():
+                if p.kind is p.KEYWORD_ONLY:
+                    parameters.setdefault(p.name, p)
+        vars(command)["__signature__"] = inspect.Signature(list(parameters.values()))
+        return command
+
+    return decorate
 
 
 def all_of(*steps: Callable[[], Any]) -> list[Any]:

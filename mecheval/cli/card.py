@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Argument, Option
 
 from mecheval.cli.app import Json, Plugins, app, print_json
-from mecheval.cli.sweep import Workers
+from mecheval.cli.sweep import Workers, print_estimate
 from mecheval.core.errors import RunFailed
 
 if TYPE_CHECKING:
@@ -91,21 +91,6 @@ def _verdict_table(result: "Card") -> Any:
 
 
 def _print_estimate(runs: "CardRuns", workers: int, as_json: bool) -> None:
-    from mecheval.sweeps.estimate import estimate
-    from mecheval.terminal import tables as terminal
-    from mecheval.terminal.sweep_view import estimate_table
-
-    mixer, size, folder, waiting = runs.subject, runs.scale, runs.folder, runs.ahead()
-    total = len(runs.whole())
-    with terminal.working("timing a few steps of every kind"):
-        cost = estimate(waiting, workers)
-    if as_json:
-        record = {"subject": mixer.architecture, "scale": size.name, "folder": str(folder)}
-        counts = {"experiments": total, "finished": total - len(waiting), "workers": workers}
-        print_json({**record, **counts, **vars(cost)})
-        return
-    console = terminal.console()
-    console.print(terminal.title(mixer.architecture, f"scale {size.name}", str(folder)))
-    console.print(estimate_table(cost.groups))
-    left = f"{terminal.duration(cost.fewest_seconds, cost.seconds)} with {workers} workers"
-    console.print(f"{total} experiments, {len(waiting)} to run · {left}")
+    names = {"subject": runs.subject.architecture, "scale": runs.scale.name}
+    names["folder"] = str(runs.folder)
+    print_estimate(names, len(runs.whole()), runs.ahead(), workers, as_json)

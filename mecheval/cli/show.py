@@ -1,11 +1,24 @@
 """Commands that inspect without training: `show task|model|sites`, `sample` and `check`."""
 
 from functools import partial
+from inspect import signature
 from typing import Annotated, Any
 
 import typer
 
-from mecheval.cli.app import Json, Plugins, Seed, all_of, app, drawing, load, print_json, whole
+from mecheval.cli.app import (
+    Json,
+    Plugins,
+    Seed,
+    all_of,
+    app,
+    drawing,
+    load,
+    print_json,
+    takes_options_of,
+    warn_renamed,
+    whole,
+)
 
 VOCAB = 8195  # symbols of the models that are shown: those of the recall task
 WIDTH = 16  # channels of a model whose sites are listed; their names do not depend on it
@@ -33,6 +46,7 @@ app.add_typer(show, name="show")
 @show.command("task", epilog="Example: mecheval show task atr_split")
 def show_task(
     spec: Task,
+    *,
     seed: Seed = 0,
     train: Train = 100_032,
     evaluation: Evaluation = 1024,
@@ -62,6 +76,7 @@ def show_task(
 @show.command("model", epilog="Example: mecheval show model mamba:d_conv=2 --d-model 64")
 def show_model(
     spec: Model,
+    *,
     d_model: Width = 64,
     layers: Layers = 2,
     plugin: Plugins = None,
@@ -104,27 +119,16 @@ def show_sites(
 
 
 @app.command(hidden=True)
-def describe(
-    name: str,
-    seed: Seed = 0,
-    train: Train = 100_032,
-    evaluation: Evaluation = 1024,
-    d_model: Width = 64,
-    layers: Layers = 2,
-    plugin: Plugins = None,
-    as_json: Json = False,
-) -> None:
+@takes_options_of(show_task, show_model)
+def describe(name: str, **options: Any) -> None:
     """Run 'show task' or 'show model': the old name of both."""
-    from mecheval.cli.app import warn_renamed
     from mecheval.plugins import is_model
 
-    load(plugin)
-    if is_model(_register(name)):
-        warn_renamed("describe", "show model")
-        show_model(name, d_model, layers, as_json=as_json)
-    else:
-        warn_renamed("describe", "show task")
-        show_task(name, seed, train, evaluation, as_json=as_json)
+    load(options["plugin"])
+    kind, show_it = ("model", show_model) if is_model(_register(name)) else ("task", show_task)
+    warn_renamed("describe", f"show {kind}")
+    known = signature(show_it).parameters
+    show_it(name, **{option: value for option, value in options.items() if option in known})
 
 
 @app.command(epilog="Example: mecheval sample atr -n 3 --seed 0 --split test")

@@ -9,13 +9,24 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from mecheval.cli.app import Json, Plugins, all_of, app, load, print_json, warn_renamed, whole
+from mecheval.cli.app import (
+    Json,
+    Plugins,
+    all_of,
+    app,
+    load,
+    print_json,
+    takes_options_of,
+    warn_renamed,
+    whole,
+)
 from mecheval.cli.sweep_report import print_report, write_report
 from mecheval.core.errors import Interrupted, InvalidInput, RunFailed
 
 if TYPE_CHECKING:
     from mecheval.results.plan import Plan
     from mecheval.runs.experiment import Experiment
+    from mecheval.sweeps.planned import PlannedRun
     from mecheval.sweeps.sweep import Executor, Sweep, SweepOptions
 
 
@@ -58,11 +69,11 @@ _RECIPE = "whose experiments; 'mecheval list recipes' shows all"
 _OUT = "folder of the runs; default: runs/RECIPE-SCALE"
 
 
-@sweep_app.command(epilog="Example: mecheval sweep run emergence --scale quick")
-def run(
-    recipe: Annotated[str, typer.Argument(metavar="RECIPE", help=_RECIPE)],
-    scale: Annotated[str, typer.Option(help="quick, small, laptop or paper")] = "quick",
-    out: Annotated[Path | None, typer.Option("--out", metavar="DIR", help=_OUT)] = None,
+def _launch(
+    only: Sequence[str],
+    prepare: Callable[[], Any],
+    build: "Callable[[Any, SweepOptions], Sweep]",
+    *,
     workers: Workers = None,
     timeout: Timeout = None,
     save_every: SaveEvery = 30.0,
@@ -75,27 +86,47 @@ def run(
     no_report: NoReport = False,
     as_json: Json = False,
 ) -> None:
+    """Run, submit or estimate the experiments whose status is in `only`.
+
+    `build` makes the sweep of what `prepare` returns; the problems of both and of the options are
+    reported together.
+    """
+    load(plugin)
+    limits = {"timeout": timeout, "save_every": save_every, "shuffle": shuffle}
+    options, prepared, _ = all_of(
+        lambda: _options(workers, plugin, reuse, **limits),
+        prepare,
+        lambda: _check_where(ray, slurm),
+    )
+    sweep = build(prepared, options)
+    if dry_run:
+        _print_estimate(sweep, only, as_json)
+    elif slurm:
+        _submit(sweep, only, workers, as_json)
+    else:
+        _execute(sweep, only, ray, not no_report, as_json)
+
+
+@sweep_app.command(epilog="Example: mecheval sweep run emergence --scale quick")
+@takes_options_of(_launch)
+def run(
+    recipe: Annotated[str, typer.Argument(metavar="RECIPE", help=_RECIPE)],
+    scale: Annotated[str, typer.Option(help="quick, small, laptop or paper")] = "quick",
+    out: Annotated[Path | None, typer.Option("--out", metavar="DIR", help=_OUT)] = None,
+    **options: Any,
+) -> None:
     """Run the experiments of a recipe that are not finished.
 
     It ends by writing figure and report into the folder. Rerun the same command to resume.
     """
     from mecheval.sweeps.sweep import OPEN, Sweep
 
-    load(plugin)
-    limits = {"timeout": timeout, "save_every": save_every, "shuffle": shuffle}
-    options, experiments, _ = all_of(
-        lambda: _options(workers, plugin, reuse, **limits),
-        lambda: _experiments(recipe, scale),
-        lambda: _check_where(ray, slurm),
-    )
     folder = out or Path("runs") / f"{recipe}-{scale}"
-    sweep = Sweep(experiments, folder, recipe, scale, options)
-    if dry_run:
-        _print_estimate(sweep, OPEN, as_json)
-    elif slurm:
-        _submit(sweep, OPEN, workers, as_json)
-    else:
-        _execute(sweep, OPEN, ray, not no_report, as_json)
+
+    def build(experiments: "list[Experiment]", options: "SweepOptions") -> "Sweep":
+        return Sweep(experiments, folder, recipe, scale, options)
+
+    _launch(OPEN, lambda: _experiments(recipe, scale), build, **options)
 
 
 @sweep_app.command(epilog="Example: mecheval sweep status runs/emergence-quick")
@@ -120,39 +151,17 @@ def status(folder: Folder, as_json: Json = False) -> None:
 
 
 @sweep_app.command(epilog="Example: mecheval sweep retry runs/emergence-quick")
-def retry(
-    folder: Folder,
-    workers: Workers = None,
-    timeout: Timeout = None,
-    save_every: SaveEvery = 30.0,
-    shuffle: Shuffle = None,
-    ray: Ray = None,
-    slurm: Slurm = False,
-    dry_run: DryRun = False,
-    reuse: Reuse = None,
-    plugin: Plugins = None,
-    no_report: NoReport = False,
-    as_json: Json = False,
-) -> None:
+@takes_options_of(_launch)
+def retry(folder: Folder, **options: Any) -> None:
     """Run the failed experiments of a sweep again."""
     from mecheval.results.plan import Plan
     from mecheval.runs.pending import FAILED
     from mecheval.sweeps.sweep import Sweep
 
-    load(plugin)
-    limits = {"timeout": timeout, "save_every": save_every, "shuffle": shuffle}
-    options, *_ = all_of(
-        lambda: _options(workers, plugin, reuse, **limits),
-        lambda: Plan.require(folder),
-        lambda: _check_where(ray, slurm),
-    )
-    sweep = Sweep.read(folder, options)
-    if dry_run:
-        _print_estimate(sweep, FAILED, as_json)
-    elif slurm:
-        _submit(sweep, FAILED, workers, as_json)
-    else:
-        _execute(sweep, FAILED, ray, not no_report, as_json)
+    def build(plan: Plan, options: "SweepOptions") -> Sweep:
+        return Sweep.read(folder, options)
+
+    _launch(FAILED, lambda: Plan.require(folder), build, **options)
 
 
 def _options(
@@ -248,28 +257,40 @@ def _print_rows(plan: "Plan", folder: Path, rows: Sequence[dict[str, Any]]) -> N
 
 
 def _print_estimate(sweep: "Sweep", only: Sequence[str], as_json: bool) -> None:
-    from mecheval.sweeps.estimate import estimate
     from mecheval.sweeps.reuse import find_reusable
-    from mecheval.terminal import tables as terminal
-    from mecheval.terminal.sweep_view import estimate_table
 
     runs, options = sweep.runs(), sweep.options
     todo = [run for run in runs if run.status in only and not find_reusable(run, options.reuse)]
+    names = {"recipe": sweep.recipe, "scale": sweep.scale, "folder": str(sweep.folder)}
+    print_estimate(names, len(runs), todo, options.workers, as_json)
+
+
+def print_estimate(
+    names: dict[str, str],
+    experiments: int,
+    todo: "Sequence[PlannedRun]",
+    workers: int,
+    as_json: bool,
+) -> None:
+    """Measure how long some of so many experiments will take and print it below the names."""
+    from mecheval.sweeps.estimate import estimate
+    from mecheval.terminal import tables as terminal
+    from mecheval.terminal.sweep_view import estimate_table
+
     with terminal.working("measuring a few steps of every kind"):
-        taken = estimate(todo, options.workers)
+        taken = estimate(todo, workers)
     if as_json:
-        counts = {"experiments": len(runs), "finished": len(runs) - len(todo)}
-        names = {"recipe": sweep.recipe, "scale": sweep.scale, "folder": str(sweep.folder)}
-        print_json({**names, **counts, "workers": options.workers, **vars(taken)})
+        counts = {"experiments": experiments, "finished": experiments - len(todo)}
+        print_json({**names, **counts, "workers": workers, **vars(taken)})
         return
     rest = "" if taken.measured == taken.shapes else "; others in proportion to their size"
     total = terminal.duration(taken.fewest_seconds, taken.seconds)
     one_core = terminal.clock(taken.core_seconds)
     screen = terminal.console()
-    screen.print(terminal.title(sweep.recipe, sweep.scale, str(sweep.folder)))
+    screen.print(terminal.title(*names.values()))
     screen.print(estimate_table(taken.groups))
     screen.print(
-        f"{len(runs)} experiments, {len(todo)} to run · {total} with {options.workers} workers, "
+        f"{experiments} experiments, {len(todo)} to run · {total} with {workers} workers, "
         f"at most about {one_core} of one core",
         f"{taken.measured} of {taken.shapes} kinds of run were measured now{rest}",
         sep="\n",

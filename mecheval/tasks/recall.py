@@ -15,15 +15,8 @@ from numpy import ndarray
 
 from mecheval.core.errors import InvalidInput
 from mecheval.core.options import Field, settle
-from mecheval.tasks.corruption import Kind, Role, Seed, corrupt
-from mecheval.tasks.documents import (
-    FIRST_SYMBOL,
-    NO_ANSWER,
-    SPECIALS,
-    Corrupted,
-    Documents,
-    roles_of,
-)
+from mecheval.tasks.corruption import Role, Seed, corrupt
+from mecheval.tasks.documents import FIRST_SYMBOL, NO_ANSWER, SPECIALS, Documents, roles_of
 from mecheval.tasks.philox import key_of
 from mecheval.tasks.reference import Choices, Document, recall_ref
 from mecheval.tasks.splits import HeldOut, HeldOutShare, Split, share_complaint, size_of
@@ -178,15 +171,7 @@ class Recall:
         """Attempt one document in plain Python; None if the draw is rejected."""
         return recall_ref(rng, *self._shape, partial(self.types.asks, split))
 
-    def corrupt(
-        self, docs: Documents, role: Role, seed: Seed = 0, kind: Kind = "resample"
-    ) -> Corrupted:
-        """Corrupt the token at a role in every document, and recompute the answers.
-
-        `kind` is a registered corruption, such as `resample` or `swap`. The result has the twins
-        and which of them are `usable`: those whose answer has changed.
-        """
-        return corrupt(self, docs, role, seed, kind)
+    corrupt = corrupt
 
     def symbols(self, role: Role) -> range:
         keys = range(FIRST_SYMBOL, FIRST_SYMBOL + self.vocab // 2)

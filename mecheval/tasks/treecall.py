@@ -15,15 +15,8 @@ from numpy import ndarray
 
 from mecheval.core.errors import InvalidInput
 from mecheval.core.options import Field, settle
-from mecheval.tasks.corruption import Kind, Role, Seed, corrupt
-from mecheval.tasks.documents import (
-    FIRST_SYMBOL,
-    NO_ANSWER,
-    SPECIALS,
-    Corrupted,
-    Documents,
-    roles_of,
-)
+from mecheval.tasks.corruption import Role, Seed, corrupt
+from mecheval.tasks.documents import FIRST_SYMBOL, NO_ANSWER, SPECIALS, Documents, roles_of
 from mecheval.tasks.grammar import Grammar, Head, draw_grammar
 from mecheval.tasks.philox import Stream, key_of
 from mecheval.tasks.reference import MIN_SYMBOLS, Choices, Document, derive_ref, treecall_ref
@@ -162,15 +155,7 @@ class Treecall:
         roles = roles_of(key, value, at)
         return Documents(index, flat, lengths, roles, at[:, None], answers[:, None], parents)
 
-    def corrupt(
-        self, docs: Documents, role: Role, seed: Seed = 0, kind: Kind = "resample"
-    ) -> Corrupted:
-        """Corrupt the token at a role in every document, and recompute the answers.
-
-        `kind` is a registered corruption, such as `resample` or `swap`. The result has the twins
-        and which of them are `usable`: those whose answer has changed.
-        """
-        return corrupt(self, docs, role, seed, kind)
+    corrupt = corrupt
 
     def symbols(self, role: Role) -> range:
         return range(FIRST_SYMBOL, self.vocab_size)

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from support.tiny_scale import TINY_FIELDS
 
 from mecheval.cli import main
 from mecheval.models.registries import models
@@ -15,13 +16,6 @@ from mecheval.sweeps.planned import PlannedRun
 from mecheval.sweeps.worker import work
 
 TASK = "recall:pairs=3,vocab=16"
-FIELDS = [
-    "model.d_model=8",
-    "train.steps=3",
-    "train.batch=8",
-    "eval.documents=16",
-    "eval.grid_documents=16",
-]
 MODEL = """
 import torch
 from torch import nn
@@ -97,8 +91,8 @@ def refused(capsys, code, *words):
 
 
 def test_by_its_file_or_by_its_name_it_is_the_same_model(file, capsys):
-    by_file = answered(capsys, "run", TASK, "mine.py:Mine:power=0.5", *FIELDS)
-    by_name = answered(capsys, "run", TASK, "mine:power=0.5", *FIELDS, "--plugin", file)
+    by_file = answered(capsys, "run", TASK, "mine.py:Mine:power=0.5", *TINY_FIELDS)
+    by_name = answered(capsys, "run", TASK, "mine:power=0.5", *TINY_FIELDS, "--plugin", file)
     assert by_file["metrics"] == by_name["metrics"]
     assert by_file["verdict"] == by_name["verdict"]
     assert by_file["verdict"]["mechanism"] == "unsolved"
@@ -118,7 +112,7 @@ def test_by_its_file_or_by_its_name_it_is_the_same_model(file, capsys):
 
 
 def test_a_verdict_that_cannot_be_given_is_one_line_and_the_grid_is_there(file, capsys):
-    found = answered(capsys, "run", TASK, "mine.py:Nameless", *FIELDS)
+    found = answered(capsys, "run", TASK, "mine.py:Nameless", *TINY_FIELDS)
     assert found["verdict"] is None
     asked = ["intervene", found["folder"], "--plugin", "mine.py:Nameless", "--documents", 8]
     grid = answered(capsys, *asked)
@@ -167,7 +161,7 @@ def test_its_sites_cost_and_options_are_shown(file, capsys):
     ],
 )
 def test_what_cannot_be_run_is_refused_before_anything_is_written(model, line, file, capsys):
-    errors = refused(capsys, 2, "run", TASK, model, *FIELDS)
+    errors = refused(capsys, 2, "run", TASK, model, *TINY_FIELDS)
     assert any(line in error for error in errors), errors
 
 

@@ -9,6 +9,8 @@ from mecheval.runs.run import run
 from mecheval.sweeps.recipe import Scale, Size, get_experiments, scales
 from support.made_runs import planned
 
+TINY_FIELDS = ["model.d_model=8", "train.steps=3", "train.batch=8"]  # words of `mecheval run`
+TINY_FIELDS += ["eval.documents=16", "eval.grid_documents=16"]
 _FIELDS = {"train.steps": 4, "train.batch": 8, "eval.every": 2}
 _FIELDS |= {"eval.documents": 16, "eval.grid_documents": 8}
 
