@@ -20,6 +20,7 @@ from mecheval.interventions.verdict import (
     INDUCTION,
     MIXED,
     UNSOLVED,
+    WIDER,
     Lost,
     Thresholds,
     Verdict,
@@ -254,7 +255,10 @@ def test_a_clear_case_is_sure_and_a_close_one_is_not():
 def test_the_confidence_is_the_part_of_resamples_with_the_same_mechanism():
     grid = grid_of(n=40, value=0.6, key=0.3, noise=0.3)
     found = verdict(grid, 2)
-    again = {cell[1:]: means for cell, (_, means) in shares(grid).items()}
+    again = {
+        cell[1:]: share + (means - share) * np.sqrt(40 / (40 - WIDER))
+        for cell, (share, means) in shares(grid).items()
+    }
     site = "blocks.1.block_in"
     value = again[site, "value"]
     key = np.maximum(again[site, "key"], 0) + np.maximum(again[site, "query"], 0)
