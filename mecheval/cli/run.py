@@ -101,7 +101,7 @@ def results(
         return
     table = runs.sql(sql)
     if parquet is not None:
-        from mecheval.results.archive import write_parquet
+        from mecheval.results.parquet import write_parquet
 
         write_parquet(table, parquet)
     elif as_json:

@@ -12,7 +12,6 @@ import json
 import os
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -20,16 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 from mecheval.core.errors import InvalidInput, StoreError
 from mecheval.core.spec import canonical_json
-from mecheval.runs.files import (
-    TEMPORARY,
-    Damaged,
-    check_name,
-    read,
-    read_json,
-    sha256,
-    sync,
-    write_json,
-)
+from mecheval.results.parquet import Lines, duckdb_name, read_parquet, write_parquet
+from mecheval.runs.files import Damaged, read, read_json, sha256, write_json
 from mecheval.runs.records import check_records
 
 if TYPE_CHECKING:
@@ -41,7 +32,6 @@ OUTCOME = ("key", "status", "steps", "reason", "folder")
 FACTS = ("verdict", "provenance")
 _FLOAT = {"runs": "Float64", "rows": "Float32", "curves": "Float32"}  # of each table
 _TABLES = tuple(_FLOAT)
-Lines = list[dict[str, Any]]
 Facts = Mapping[str, Mapping[str, Any]]
 
 
@@ -144,6 +134,7 @@ def keep(folders: Sequence[Path], out: Path) -> Archive:
     A folder may be an archive itself, even `out`: runs of one sweep on several machines become one
     study, and runs made one by one join the sweep that plans them.
     """
+    duckdb_name(out)
     try:
         used = out.exists() and any(out.iterdir() if out.is_dir() else [out])
         if used and not (out / KEPT).exists():
@@ -167,39 +158,12 @@ def experiment_of(line: Mapping[str, Any]) -> dict[str, Any]:
     return {"key": line["key"], **others}
 
 
-def write_parquet(table: "DataFrame", path: Path) -> None:
-    """Write a table completely or not at all."""
-    import duckdb
-
-    check_name(path)
-    temporary = path.with_name(path.name + TEMPORARY)
-    try:
-        duckdb.from_df(table).write_parquet(str(temporary), compression="zstd")
-        temporary.replace(path)
-        sync(path.parent)
-    except (duckdb.Error, OSError) as error:
-        with suppress(OSError):  # nothing was written, or nothing can be removed
-            temporary.unlink(missing_ok=True)
-        reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
-        raise StoreError(f"{path} cannot be written: {reason}") from error
-
-
-def read_parquet(path: Path) -> Lines:
-    """Read the lines of a table, with None for missing values."""
-    import duckdb
-
-    try:
-        table = duckdb.from_parquet(str(path))
-        return [dict(zip(table.columns, line, strict=True)) for line in table.fetchall()]
-    except (duckdb.Error, OSError) as error:
-        raise StoreError(f"{path} cannot be read: {str(error).splitlines()[0]}") from error
-
-
 def _check_tables(runs: Lines, rows: Lines, curves: Lines) -> None:
     """Raise Damaged, which names table and field, unless the tables have what readers need."""
     check_records("line", runs, "runs.parquet")
     finished = [line for line in runs if line["provenance"]]
-    check_records("experiment", [experiment_of(line) for line in finished], "runs.parquet")
+    planned = [experiment_of(line) for line in runs if line["key"] is not None]
+    check_records("experiment", planned, "runs.parquet")
     for name in FACTS:
         facts = [_parse_fact(line[name], name) for line in finished if line[name]]
         check_records(name, facts, f"runs.parquet: {name}")

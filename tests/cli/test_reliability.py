@@ -161,7 +161,7 @@ def test_names_that_are_not_utf_8_are_read_and_written(runs, tmp_path):
     inner = next(path for path in bad.iterdir() if path.is_dir())
     other = shutil.copytree(inner, inner.with_name(inner.name + os.fsdecode(b"\376")))
     (other / "status.json").unlink()
-    kept, page = bad.with_name(f"{bad.name}k"), bad.with_name(f"{bad.name}.html")
+    kept, page = tmp_path / "kept", bad.with_name(f"{bad.name}.html")
     commands = [["runs", bad], ["results", bad, "--csv"], ["keep", bad, "--out", kept]]
     commands += [["report", bad], ["figure", "demo", "--runs", bad, "--out", page], ["runs", kept]]
     for words in commands:
@@ -169,6 +169,18 @@ def test_names_that_are_not_utf_8_are_read_and_written(runs, tmp_path):
         done = subprocess.run([sys.executable, "-m", "mecheval", *words], capture_output=True)
         assert (done.returncode, b"Traceback" in done.stderr) == (0, False), (words, done.stderr)
     assert (bad / "report.html").exists()
+
+
+def test_a_table_cannot_be_written_to_a_name_that_is_not_utf_8(runs, capsys):
+    """DuckDB opens no such file."""
+    bad = os.fsdecode(b"bad\377")
+    assert main(["keep", "runs", "--out", bad]) == 2
+    assert main(["results", "runs", "--parquet", bad]) == 2
+    assert [line.endswith("use another name") for line in capsys.readouterr().err.splitlines()] == [
+        True,
+        True,
+    ]
+    assert not Path(bad).exists()
 
 
 @pytest.mark.parametrize("kind", ["BaseException", "GeneratorExit", "SystemExit", "MemoryError"])
