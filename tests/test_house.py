@@ -100,7 +100,7 @@ LIGHT = ("architecture", "mixer_options", "config", "registries")
 COMPUTE = {
     "training": ("adamw", "train"),
     "metrics": ("behaviour", "readout"),
-    "interventions": ("interchange", "trace", "token_mixing", "states", "grid_eval"),
+    "interventions": ("reach", "interchange", "trace", "token_mixing", "states", "grid_eval"),
     "runs": ("fit", "run"),
 }
 WITH_TORCH = [f"mecheval.{room}.{name}" for room, names in COMPUTE.items() for name in names]

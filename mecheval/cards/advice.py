@@ -1,4 +1,4 @@
-"""What to try next with a mixer that has not learned a task, each with its evidence, in order."""
+"""Advice on a mixer that has not learned a task: each step to try, with its evidence, in order."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
