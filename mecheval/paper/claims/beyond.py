@@ -1,4 +1,4 @@
-"""What the paper's text does not say: queries of two hops, and the authors' reversed queries."""
+"""Claims beyond the paper's text: queries of two hops, and the authors' reversed queries."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""What several claims read of runs: levels of accuracy, shares and mechanisms."""
+"""Readings that several claims share: levels of accuracy, shares and mechanisms."""
 
 from collections.abc import Iterable, Iterator, Mapping
 
