@@ -42,5 +42,5 @@ def test_every_cell_of_the_notebook_runs(tmp_path, monkeypatch):
     shown = json.dumps(notebook.cells)
     assert "induction" in shown
     (run,) = tmp_path.glob("runs/recall-Before-*")
-    classes = json.loads((run / "provenance.json").read_text())["classes"]
+    classes = json.loads((run / "provenance.json").read_text())["content"]["classes"]
     assert classes == {"Before": "a notebook"}

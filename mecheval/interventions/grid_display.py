@@ -90,4 +90,4 @@ def _cell(metric: str, row: Measurement | None) -> str:
 
 
 def _text(metric: str, value: float) -> str:
-    return f"{value:.0%}" if metric in FRACTIONS else f"{value:.2f}"
+    return f"{value:z.0%}" if metric in FRACTIONS else f"{value:z.2f}"

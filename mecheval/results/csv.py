@@ -11,7 +11,7 @@ FORMULAS = ("=", "+", "-", "@", "\t", "\r")  # what opens a formula in a spreads
 def to_csv(table: "DataFrame") -> str:
     """Return a table as CSV; text that would open a formula gets an apostrophe in front.
 
-    Names of tasks and models may come from a folder of somebody else's. Numbers are untouched.
+    Names of tasks and models may come from another person's folder. Numbers are untouched.
     """
     safe = table.copy()
     for place in range(len(table.columns)):

@@ -12,7 +12,7 @@ from numba import njit
 
 from mecheval.models.ops.kernels import FAST, GROUP, four
 from mecheval.models.ops.kernels.exponential import decay
-from mecheval.models.ops.kernels.selective_scan import limits, pack, unpack
+from mecheval.models.ops.kernels.selective_scan import limits
 
 # contents of the scratch arrays: for each channel and state …
 A_, GA = range(2)
@@ -66,7 +66,9 @@ def kernels(WIDTH: int) -> tuple[Callable[..., None], Callable[..., None]]:
         zero, nan, low, high, most = limits(A)
         row, total = np.zeros((time, 7, WIDTH), x.dtype), np.zeros(WIDTH, x.dtype)
         cells = np.zeros((blocks, d_state // GROUP, 2, GROUP, WIDTH), x.dtype)
-        pack(A, cells)
+        for c in range(d_inner):
+            for n in range(d_state):
+                cells[c // WIDTH, n // GROUP, A_, n % GROUP, c % WIDTH] = A[c, n]
         for b in range(batch):
             gx[b, at[b] + 1 :] = zero
             gdt[b, at[b] + 1 :] = zero
@@ -132,6 +134,8 @@ def kernels(WIDTH: int) -> tuple[Callable[..., None], Callable[..., None]]:
                 for i in range(width):
                     gx[b, at[b], first + i] += g[b, first + i] * D[first + i]
                     gD[first + i] += g[b, first + i] * x[b, at[b], first + i]
-        unpack(cells, gA)
+        for c in range(d_inner):
+            for n in range(d_state):
+                gA[c, n] = cells[c // WIDTH, n // GROUP, GA, n % GROUP, c % WIDTH]
 
     return forward, backward

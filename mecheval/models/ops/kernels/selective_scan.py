@@ -3,8 +3,8 @@
 Channels are the lanes of the vector unit, WIDTH of them a block; the last block is padded with
 zeros. Each kernel is one function, and an inner loop touches only two or three scratch arrays whose
 last axes are constants. LLVM then knows what cannot overlap; with unknown strides it keeps the loop
-scalar, eight times slower. So there is a pair of kernels for every WIDTH, and what they share is
-inlined: a call with a scratch array would do the same.
+scalar, eight times slower. So there is a pair of kernels for every WIDTH, and the loops that fill
+the scratch arrays are written out: with a width that is not a constant they take twice the time.
 """
 
 from collections.abc import Callable
@@ -37,24 +37,6 @@ def limits(A):
     """Return 0, NaN, the least and the largest rate, and the exponent from which exp overflows."""
     number = A.dtype.type
     return number(0), number(np.nan), A.min(), A.max(), number(LN2 * np.finfo(A.dtype).maxexp)
-
-
-@njit(inline="always")
-def pack(A, cells):
-    """Copy the rates A[channel, state] into cells[block, group, A_, state, channel]."""
-    group, width = cells.shape[3:]
-    for c in range(A.shape[0]):
-        for n in range(A.shape[1]):
-            cells[c // width, n // group, A_, n % group, c % width] = A[c, n]
-
-
-@njit(inline="always")
-def unpack(cells, gA):
-    """Copy the last table of each group into gA[channel, state]."""
-    tables, group, width = cells.shape[2:]
-    for c in range(gA.shape[0]):
-        for n in range(gA.shape[1]):
-            gA[c, n] = cells[c // width, n // group, tables - 1, n % group, c % width]
 
 
 @cache
@@ -107,7 +89,9 @@ def kernels(WIDTH: int) -> tuple[Callable[..., None], Callable[..., None]]:
         zero, nan, low, high, most = limits(A)
         tape, row = np.empty((time, 2, GROUP, WIDTH), x.dtype), np.zeros((time, 5, WIDTH), x.dtype)
         cells = np.zeros((blocks, d_state // GROUP, 4, GROUP, WIDTH), x.dtype)
-        pack(A, cells)
+        for c in range(d_inner):
+            for n in range(d_state):
+                cells[c // WIDTH, n // GROUP, A_, n % GROUP, c % WIDTH] = A[c, n]
         for b in range(batch):
             cells[:, :, H : GH + 1] = zero
             for block in range(blocks):
@@ -192,6 +176,8 @@ def kernels(WIDTH: int) -> tuple[Callable[..., None], Callable[..., None]]:
                         gx[b, t, c] = row[t, GU, i] * row[t, DT, i] + row[t, G, i] * D[c]
                         gdt[b, t, c] = row[t, GU, i] * x[b, t, c] + row[t, GR, i]
                         gD[c] += row[t, G, i] * x[b, t, c]
-        unpack(cells, gA)
+        for c in range(d_inner):
+            for n in range(d_state):
+                gA[c, n] = cells[c // WIDTH, n // GROUP, GA, n % GROUP, c % WIDTH]
 
     return forward, backward
