@@ -118,8 +118,8 @@ class Registry:
 
     def check(self, spec: Spec, cls: Any = None, **given: Any) -> dict[str, Any]:
         """Return all options of a spec, validated; nothing is built. `cls` may be unregistered."""
+        factory = cls or self.options(spec.name)
         try:
-            factory = cls or self.options(spec.name)
             self._check_signature(factory)
             return validate(factory, self.expand(spec).options, self.given, given)
         except InvalidInput as error:
