@@ -101,13 +101,14 @@ class Experiment:
                 hint = did_you_mean(name, known)
                 problems.append(f"{name}={format_value(value)}: no such field{hint}")
         built: dict[str, Any] = parts.pop("")
-        parts["model"].setdefault("architecture", REQUIRED)
         try:
             built["task"] = _build_task(built.get("task"))
         except InvalidInput as error:
             problems += error.problems
         for section, values in parts.items():
             try:
+                if section == "model" and "architecture" not in values:
+                    validate(ModelConfig, values)  # which says that it is missing
                 built[section] = SECTIONS[section](**values)
             except InvalidInput as error:
                 model = section == "model"
@@ -186,8 +187,7 @@ def _cached_task(text: str, cls: Callable[..., Any]) -> Task:
 
 def _model_problems(values: Mapping[str, Any], error: InvalidInput) -> list[str]:
     """Tell the problems of the model's fields from those of its architecture."""
-    given = {name: value for name, value in values.items() if value is not REQUIRED}
-    problems, text = _problems(validate, ModelConfig, given), values["architecture"]
+    problems, text = _problems(validate, ModelConfig, values), values.get("architecture")
     if not isinstance(text, str):
         return problems
     of_architecture = _problems(build_architecture, text)

@@ -182,12 +182,16 @@ class Knock(Reaper):
     ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 130), (signal.SIGHUP, 129)]
 )
 def test_a_stop_signal_saves_the_run_which_can_be_resumed(number, code, alone, tmp_path):
-    experiment, watcher, before = EXPERIMENTS["epochs"], Knock(4, number), signal.getsignal(number)
-    with pytest.raises(Interrupted, match=f"stopped at step 4 of {STEPS}; .* is saved") as found:
-        run(experiment, tmp_path, watchers=[watcher])
-    assert found.value.exit_code == code
+    experiment, watcher = EXPERIMENTS["epochs"], Knock(4, number)
+    before = signal.signal(number, signal.default_int_handler)  # the tests may run under nohup
+    try:
+        with pytest.raises(Interrupted, match=f"at step 4 of {STEPS}; .* is saved") as stopped:
+            run(experiment, tmp_path, watchers=[watcher])
+        assert signal.getsignal(number) is signal.default_int_handler
+    finally:
+        signal.signal(number, before)
+    assert stopped.value.exit_code == code
     assert (watcher.steps, watcher.ended) == ([1, 2, 3, 4], "not finished")
-    assert signal.getsignal(number) is before
     watcher = Reaper()
     assert result(run(experiment, tmp_path, watchers=[watcher]).folder) == alone["epochs"]
     assert watcher.began == 4
