@@ -16,6 +16,7 @@ from mecheval.plugins import isolated_plugins
 from mecheval.results.plan import Plan
 from mecheval.runs.experiment import Experiment
 from mecheval.runs.files import Damaged, read_json
+from mecheval.runs.pending import STOPPED
 from mecheval.sweeps.planned import Outcome, PlannedRun
 from mecheval.sweeps.recipe import Scale
 from mecheval.sweeps.sweep import OPEN, Executor, Sweep, SweepOptions, Watch
@@ -114,10 +115,10 @@ class RunFolder:
         write_stopped(self.folder, self.stopped)
 
     def _watch(self, watch: Watch, keys: set[str], runs: Sequence[PlannedRun]) -> None:
-        """Show the runs of this stage; those that wait at a rung or were stopped are not killed."""
+        """Show the runs of this stage; those that wait at a rung or were stopped are paused."""
         shown = [run for run in runs if run.record["key"] in keys]
         for run in shown:
-            if run.status == "killed" and run.reason is None:
+            if run.status == STOPPED or (run.status == "killed" and run.reason is None):
                 run.status = "paused"
         watch(shown)
 

@@ -153,15 +153,14 @@ def status(folder: Folder, as_json: Json = False) -> None:
 @sweep_app.command(epilog="Example: mecheval sweep retry runs/emergence-quick")
 @takes_options_of(_launch)
 def retry(folder: Folder, **options: Any) -> None:
-    """Run the failed experiments of a sweep again."""
+    """Run the failed and the stopped experiments of a sweep again."""
     from mecheval.results.plan import Plan
-    from mecheval.runs.pending import FAILED
-    from mecheval.sweeps.sweep import Sweep
+    from mecheval.sweeps.sweep import AGAIN, Sweep
 
     def build(plan: Plan, options: "SweepOptions") -> Sweep:
         return Sweep.read(folder, options)
 
-    _launch(FAILED, lambda: Plan.require(folder), build, **options)
+    _launch(AGAIN, lambda: Plan.require(folder), build, **options)
 
 
 def _options(
@@ -197,6 +196,7 @@ def _execute(
     report: bool,
     as_json: bool,
 ) -> None:
+    from mecheval.runs.pending import STOPPED
     from mecheval.terminal.sweep_view import failures, sweep_progress
 
     interruption: Interrupted | None = None
@@ -219,7 +219,9 @@ def _execute(
         raise interruption
     if failed := failures(rows):
         again = f"'mecheval sweep retry {sweep.folder}' tries again"
-        raise RunFailed("\n".join([*failed, f"{len(failed)} of {len(rows)} runs failed; {again}"]))
+        stopped = any(row["status"] == STOPPED for row in rows)
+        count = f"{len(failed)} of {len(rows)} runs {'are not finished' if stopped else 'failed'}"
+        raise RunFailed("\n".join([*failed, f"{count}; {again}"]))
 
 
 @contextmanager

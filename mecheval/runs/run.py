@@ -127,15 +127,21 @@ def run(
             if finished := pending.finished or pending.recover():
                 return _check_finished(finished, experiment, made)
             pending.begin(experiment.record(), made)
-            session = Session(experiment, pending, settings, watchers, until)
-            try:
-                return session.complete(made)
-            except MechevalError:
-                raise
-            except Exception as error:
-                reason = f"step {session.training.step}: {describe_error(error)}"
-                pending.record_error({"reason": reason})
-                raise RunFailed(f"{pending.folder}: {reason}") from error
+            with pending.recording_stop(experiment.train.total):
+                session = Session(experiment, pending, settings, watchers, until)
+                return _complete(session, made)
+
+
+def _complete(session: "Session", made: Mapping[str, Any]) -> Run:
+    """Complete a run; record an unexpected error in its folder."""
+    try:
+        return session.complete(made)
+    except MechevalError:
+        raise
+    except Exception as error:
+        reason = f"step {session.training.step}: {describe_error(error)}"
+        session.pending.record_error({"reason": reason})
+        raise RunFailed(f"{session.pending.folder}: {reason}") from error
 
 
 class Session:

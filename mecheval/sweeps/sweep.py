@@ -20,7 +20,7 @@ from mecheval.results.plan import FINISHED, Plan
 from mecheval.results.table import Results
 from mecheval.runs.experiment import Experiment, Settings
 from mecheval.runs.finished import Run
-from mecheval.runs.pending import FAILED, check_same, locked
+from mecheval.runs.pending import FAILED, STOPPED, check_same, locked
 from mecheval.runs.progress import sweep_progress
 from mecheval.runs.provenance import made_by
 from mecheval.sweeps.local import Local
@@ -28,7 +28,8 @@ from mecheval.sweeps.planned import Outcome, PlannedRun, read_progress
 from mecheval.sweeps.reuse import reuse_runs
 from mecheval.sweeps.worker import interruptible
 
-OPEN = ("waiting", "running", "damaged", *FAILED)
+AGAIN = (STOPPED, *FAILED)  # what `retry` runs
+OPEN = ("waiting", "running", "damaged", *AGAIN)
 ATTEMPTS = 2  # of a run whose worker is killed
 TICK_SECONDS = 0.1
 WORKERS = Field(ge=1, le=4096, description="runs at once")
@@ -277,11 +278,10 @@ def _advance(run: PlannedRun, executor: Executor) -> None:
 
 
 def _apply(run: PlannedRun, outcome: Outcome) -> None:
-    # a worker that was stopped, but not by us, is as good as killed
-    status = "killed" if outcome.status == "stopped" else outcome.status
+    status = outcome.status
     if status == "busy":  # another process was faster
         run.status, run.attempts = "waiting", run.attempts - 1
-    elif status == "killed" and run.attempts < ATTEMPTS:
+    elif status in ("killed", STOPPED) and run.attempts < ATTEMPTS:
         run.status = "waiting"
     else:
         run.record_failure(Outcome(status, outcome.reason))
