@@ -17,7 +17,7 @@ from typing import Any, cast
 
 from mecheval.core.definition import class_checksum, place_of
 from mecheval.core.errors import InvalidInput, describe_error
-from mecheval.core.options import did_you_mean
+from mecheval.core.options import did_you_mean, validate
 from mecheval.core.registry import Registry
 from mecheval.core.spec import Spec, digest
 from mecheval.models.config import ModelConfig, build_architecture
@@ -25,7 +25,6 @@ from mecheval.models.registries import architectures, mixers, models
 from mecheval.tasks import tasks
 from mecheval.tasks.task import Task
 
-CHECKED_WIDTH = 16  # d_model of a mixer that is checked
 _checksums: dict[str, str] = {}
 _defined: dict[str, tuple[str, str]] = {}  # checksum and place of a class, by its name
 _running: list[Path] = []  # the innermost file comes last
@@ -264,8 +263,12 @@ def is_model(text: str) -> bool:
     return any(name in registry.names() for registry in (architectures, mixers, models))
 
 
-def check_named(text: str) -> None:
-    """Check the task, mixer or model that a text names; raise CheckFailed with every failure."""
+def check_named(text: str, d_model: int = ModelConfig.d_model) -> None:
+    """Check the task, mixer or model that a text names; raise CheckFailed with every failure.
+
+    A mixer or model is built with the width `d_model`, by default that of a run.
+    """
+    validate(ModelConfig, {"architecture": text, "d_model": d_model})
     cls, spec = _class_in_file(text) if ".py:" in text else (None, Spec.parse(text))
     registries = [registry for registry in (mixers, models) if spec.name in registry.names()]
     registry = _registry_of(cls) if cls else [*registries, tasks][0]
@@ -274,15 +277,15 @@ def check_named(text: str) -> None:
 
         check_task(build_task(text))
     elif registry is models:
-        config = ModelConfig(register_from_text(models, text), d_model=CHECKED_WIDTH)
+        config = ModelConfig(register_from_text(models, text), d_model=d_model)
         from mecheval.models.check_model import check_whole
 
         check_whole(config)
     else:
-        options = mixers.check(spec, cls, d_model=CHECKED_WIDTH)
+        options = mixers.check(spec, cls, d_model=d_model)
         from mecheval.models.check import check_mixer
 
-        check_mixer(cls or mixers.get(spec.name), CHECKED_WIDTH, **options)
+        check_mixer(cls or mixers.get(spec.name), d_model, **options)
 
 
 def _run_file(file: Path, name: str, checksum: str) -> ModuleType:

@@ -167,6 +167,7 @@ def sample(
 @app.command(epilog="Example: mecheval check mamba:d_conv=2")
 def check(
     name: Annotated[str, _name("NAME", "a task, mixer or model")],
+    d_model: Annotated[int, _integer("width of a mixer or model")] = 64,
     plugin: Plugins = None,
     as_json: Json = False,
 ) -> None:
@@ -179,7 +180,7 @@ def check(
 
     load(plugin)
     with drawing():
-        check_named(name)
+        check_named(name, d_model)
     if as_json:
         print_json({"name": name, "failures": []})
     else:
