@@ -7,10 +7,12 @@ model, `@register_model("name")`; a package with entry points of the groups `mec
 
 import importlib.util
 import inspect
+import os
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from difflib import get_close_matches
 from pathlib import Path
 from types import ModuleType
 from typing import Any, cast
@@ -193,6 +195,8 @@ def load_plugin(path: str | Path) -> ModuleType:
         register_class(cls)
         return sys.modules[cls.__module__]
     file = Path(path)
+    if file.suffix == ".py" and not os.path.lexists(file):
+        raise InvalidInput(f"no such file: {path}")
     if file.suffix != ".py" or not file.is_file():
         raise InvalidInput(f"plugin={str(path)!r} must be a Python file, file.py")
     try:
@@ -263,6 +267,16 @@ def is_model(text: str) -> bool:
     return any(name in registry.names() for registry in (architectures, mixers, models))
 
 
+def unknown_name(text: str) -> str:
+    """Return an error line for a name of nothing: near names of every kind, each with its kind."""
+    name, kinds = text.partition(":")[0], dict[str, str]()
+    for registry in (models, mixers, architectures, tasks):
+        kinds |= dict.fromkeys(registry.names(), registry.kind)
+    near = [f"{match!r} ({kinds[match]})" for match in get_close_matches(name, kinds)]
+    hint = f"did you mean {' or '.join(near)}?" if near else "'mecheval list' has all names"
+    return f"no task, architecture, mixer or model named {name!r}; {hint}"
+
+
 def check_named(text: str, d_model: int = ModelConfig.d_model) -> None:
     """Check the task, mixer or model that a text names; raise CheckFailed with every failure.
 
@@ -271,6 +285,8 @@ def check_named(text: str, d_model: int = ModelConfig.d_model) -> None:
     validate(ModelConfig, {"architecture": text, "d_model": d_model})
     cls, spec = _class_in_file(text) if ".py:" in text else (None, Spec.parse(text))
     registries = [registry for registry in (mixers, models) if spec.name in registry.names()]
+    if not cls and not registries and spec.name not in tasks.names():
+        raise InvalidInput(unknown_name(spec.name))
     registry = _registry_of(cls) if cls else [*registries, tasks][0]
     if registry is tasks:
         from mecheval.tasks.check import check_task
