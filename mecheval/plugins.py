@@ -152,6 +152,25 @@ def defined_classes(config: ModelConfig) -> dict[str, tuple[str, str]]:
     return {spec.name: _defined[spec.name] for spec in specs if spec.name in _defined}
 
 
+def plugin_files(task: Task, config: ModelConfig) -> dict[str, str]:
+    """Return what `--plugin` takes for each part of a run that came from a file, by its name.
+
+    A class with its own name may be in a file that does not register it: `file.py:Class`.
+    """
+    architecture = build_architecture(config.architecture)
+    parts = [(tasks.name_of(type(task)), type(task))]
+    parts += [(spec.name, mixers.get(spec.name)) for spec in architecture.pattern]
+    if whole := architecture.whole:
+        parts.append((whole.name, models.get(whole.name)))
+    files = {}
+    for name, target in parts:
+        module = sys.modules.get(target.__module__)
+        if name and module and "__checksum__" in vars(module):
+            own = f":{name}" if name == target.__name__ else ""
+            files[name] = f"{Path(str(module.__file__)).resolve()}{own}"
+    return files
+
+
 def register_from_text(registry: Registry, text: str) -> str:
     """Register the class of `file.py:Class:option=1` and return the spec "Class:option=1".
 
