@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Protocol, runtime_checkable
+from typing import Annotated, Literal, Protocol, runtime_checkable
 
 from mecheval.core.errors import Interrupted, InvalidInput
 from mecheval.core.options import Field, validate
@@ -60,6 +60,8 @@ class SweepOptions:
         Files that every worker imports first.
     reuse
         Folders from which finished runs are copied.
+    device
+        `cpu`, `cuda` or `mps`; all workers share it.
 
     Examples
     --------
@@ -74,6 +76,7 @@ class SweepOptions:
     shuffle: Annotated[int | None, Field(ge=0, description="seed of the order of runs")] = None
     plugins: tuple[str, ...] = ()  # paths of files that every worker imports first
     reuse: tuple[Path, ...] = ()  # folders from which finished runs are copied
+    device: Annotated[Literal["cpu", "cuda", "mps"], Field(description="torch device")] = "cpu"
 
     def __post_init__(self) -> None:
         paths = ("plugins", "reuse")
@@ -81,6 +84,13 @@ class SweepOptions:
         for folder in self.reuse:
             if not folder.is_dir():
                 raise InvalidInput(f"reuse={str(folder)!r} must be a folder with runs")
+
+    def check_device(self) -> None:
+        """Refuse a device that this machine has not; a cluster's nodes check their own."""
+        if self.device != "cpu":  # torch takes seconds to import
+            from mecheval.runs.fit import check_device
+
+            check_device(self.device)
 
 
 @runtime_checkable
@@ -138,7 +148,7 @@ class Sweep:
         """Return every run in its present state; refuse finished ones of other versions."""
         for path in self.options.plugins:
             load_plugin(path)
-        settings = Settings(plugins=checksums())
+        settings = Settings(device=self.options.device, plugins=checksums())
         made = made_by(settings.device, settings.threads, settings.plugins)
         plugins = tuple(str(Path(path).resolve()) for path in self.options.plugins)
         how = (str(self.folder.resolve()), made, self.options.save_every, plugins)
@@ -245,6 +255,7 @@ def sweep(
             problem = f"{name} is defined in {place}, which workers cannot import"
             raise InvalidInput(f"{problem}; put it into a file and give {given}, or use run")
     planned = Sweep(experiments, Path(out), recipe, scale, options)
+    options.check_device()
     return planned.execute(lambda: Local(options.workers), watch=watch or sweep_progress(progress))
 
 

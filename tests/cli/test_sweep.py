@@ -14,8 +14,9 @@ from mecheval.results.plan import Plan
 from mecheval.runs.files import write_json
 from mecheval.runs.pending import PROGRESS, locked
 from mecheval.runs.run import run
-from mecheval.sweeps.planned import Outcome
+from mecheval.sweeps.planned import Outcome, PlannedRun
 from mecheval.sweeps.sweep import Sweep, SweepOptions
+from mecheval.sweeps.worker import work
 
 pytestmark = pytest.mark.usefixtures("own_recipes")
 
@@ -158,6 +159,33 @@ def test_a_stopped_run_is_not_finished_and_is_resumed_without_retry(capsys, tmp_
     assert Study.read(tmp_path).counts == {"done": 0, "diverged": 0, "failed": 0, "missing": 1}
     (resumed,) = sweep.execute(Inline)
     assert resumed.status == "done"
+
+
+@pytest.mark.parametrize("command", ["sweep run mine", "card attention"])
+@pytest.mark.parametrize(
+    ("device", "line"),
+    [
+        ("cuda", "error: device 'cuda' is not available; use --device cpu"),
+        ("gpu", "error: device=gpu must be one of cpu, cuda, mps"),
+    ],
+)
+def test_a_device_that_is_not_there_is_refused(
+    command, device, line, capsys, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    file, out = str(recipe_file(tmp_path)), tmp_path / "out"
+    words = [*command.split(), "--plugin", file, "--out", str(out), "--device", device]
+    assert main(words) == 2
+    assert capsys.readouterr().err.splitlines() == [line]
+    assert not out.exists()
+
+
+def test_the_device_reaches_the_workers(tmp_path):
+    options = SweepOptions(device="mps")
+    (planned,) = Sweep([small()], tmp_path, "mine", "own", options).runs()
+    assert planned.made_by["device"] == "mps"
+    outcome = work(PlannedRun.from_json(planned.to_json()))
+    assert "device 'mps' is not available" in outcome.reason
 
 
 def test_status_shows_the_speed_of_a_running_run(capsys, tmp_path):
