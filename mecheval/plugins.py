@@ -7,17 +7,19 @@ model, `@register_model("name")`; a package with entry points of the groups `mec
 
 import importlib.util
 import inspect
+import os
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from difflib import get_close_matches
 from pathlib import Path
 from types import ModuleType
 from typing import Any, cast
 
 from mecheval.core.definition import class_checksum, place_of
 from mecheval.core.errors import InvalidInput, describe_error
-from mecheval.core.options import did_you_mean
+from mecheval.core.options import did_you_mean, validate
 from mecheval.core.registry import Registry
 from mecheval.core.spec import Spec, digest
 from mecheval.models.config import ModelConfig, build_architecture
@@ -25,7 +27,6 @@ from mecheval.models.registries import architectures, mixers, models
 from mecheval.tasks import tasks
 from mecheval.tasks.task import Task
 
-CHECKED_WIDTH = 16  # d_model of a mixer that is checked
 _checksums: dict[str, str] = {}
 _defined: dict[str, tuple[str, str]] = {}  # checksum and place of a class, by its name
 _running: list[Path] = []  # the innermost file comes last
@@ -151,6 +152,25 @@ def defined_classes(config: ModelConfig) -> dict[str, tuple[str, str]]:
     return {spec.name: _defined[spec.name] for spec in specs if spec.name in _defined}
 
 
+def plugin_files(task: Task, config: ModelConfig) -> dict[str, str]:
+    """Return what `--plugin` takes for each part of a run that came from a file, by its name.
+
+    A class with its own name may be in a file that does not register it: `file.py:Class`.
+    """
+    architecture = build_architecture(config.architecture)
+    parts = [(tasks.name_of(type(task)), type(task))]
+    parts += [(spec.name, mixers.get(spec.name)) for spec in architecture.pattern]
+    if whole := architecture.whole:
+        parts.append((whole.name, models.get(whole.name)))
+    files = {}
+    for name, target in parts:
+        module = sys.modules.get(target.__module__)
+        if name and module and "__checksum__" in vars(module):
+            own = f":{name}" if name == target.__name__ else ""
+            files[name] = f"{Path(str(module.__file__)).resolve()}{own}"
+    return files
+
+
 def register_from_text(registry: Registry, text: str) -> str:
     """Register the class of `file.py:Class:option=1` and return the spec "Class:option=1".
 
@@ -194,6 +214,8 @@ def load_plugin(path: str | Path) -> ModuleType:
         register_class(cls)
         return sys.modules[cls.__module__]
     file = Path(path)
+    if file.suffix == ".py" and not os.path.lexists(file):
+        raise InvalidInput(f"no such file: {path}")
     if file.suffix != ".py" or not file.is_file():
         raise InvalidInput(f"plugin={str(path)!r} must be a Python file, file.py")
     try:
@@ -264,25 +286,41 @@ def is_model(text: str) -> bool:
     return any(name in registry.names() for registry in (architectures, mixers, models))
 
 
-def check_named(text: str) -> None:
-    """Check the task, mixer or model that a text names; raise CheckFailed with every failure."""
+def unknown_name(text: str) -> str:
+    """Return an error line for a name of nothing: near names of every kind, each with its kind."""
+    name, kinds = text.partition(":")[0], dict[str, str]()
+    for registry in (models, mixers, architectures, tasks):
+        kinds |= dict.fromkeys(registry.names(), registry.kind)
+    near = [f"{match!r} ({kinds[match]})" for match in get_close_matches(name, kinds)]
+    hint = f"did you mean {' or '.join(near)}?" if near else "'mecheval list' has all names"
+    return f"no task, architecture, mixer or model named {name!r}; {hint}"
+
+
+def check_named(text: str, d_model: int = ModelConfig.d_model) -> None:
+    """Check the task, mixer or model that a text names; raise CheckFailed with every failure.
+
+    A mixer or model is built with the width `d_model`, by default that of a run.
+    """
+    validate(ModelConfig, {"architecture": text, "d_model": d_model})
     cls, spec = _class_in_file(text) if ".py:" in text else (None, Spec.parse(text))
     registries = [registry for registry in (mixers, models) if spec.name in registry.names()]
+    if not cls and not registries and spec.name not in tasks.names():
+        raise InvalidInput(unknown_name(spec.name))
     registry = _registry_of(cls) if cls else [*registries, tasks][0]
     if registry is tasks:
         from mecheval.tasks.check import check_task
 
         check_task(build_task(text))
     elif registry is models:
-        config = ModelConfig(register_from_text(models, text), d_model=CHECKED_WIDTH)
+        config = ModelConfig(register_from_text(models, text), d_model=d_model)
         from mecheval.models.check_model import check_whole
 
         check_whole(config)
     else:
-        options = mixers.check(spec, cls, d_model=CHECKED_WIDTH)
+        options = mixers.check(spec, cls, d_model=d_model)
         from mecheval.models.check import check_mixer
 
-        check_mixer(cls or mixers.get(spec.name), CHECKED_WIDTH, **options)
+        check_mixer(cls or mixers.get(spec.name), d_model, **options)
 
 
 def _run_file(file: Path, name: str, checksum: str) -> ModuleType:

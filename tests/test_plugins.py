@@ -169,7 +169,14 @@ def test_a_broken_plugin_is_one_line(tmp_path, capsys, content, message):
     assert len(captured.err.splitlines()) == 1
 
 
-@pytest.mark.parametrize("path", ["nowhere.py", "notes.txt", "."])
+def test_a_missing_file_is_said_to_be_missing(capsys):
+    with pytest.raises(InvalidInput, match=r"^no such file: nowhere\.py$"):
+        load_plugin("nowhere.py")
+    assert main(["check", "nowhere.py:A"]) == 2
+    assert capsys.readouterr().err == "error: no such file: nowhere.py\n"
+
+
+@pytest.mark.parametrize("path", ["notes.txt", "."])
 def test_a_path_that_is_not_a_python_file_is_refused(path):
     with pytest.raises(InvalidInput, match="must be a Python file"):
         load_plugin(path)

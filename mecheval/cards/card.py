@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from mecheval.cards import experiments
 from mecheval.cards.experiments import CardRuns
@@ -19,7 +19,7 @@ from mecheval.runs.experiment import Experiment
 from mecheval.runs.files import Damaged, read_json, write, write_json
 from mecheval.runs.progress import sweep_progress
 from mecheval.sweeps.recipe import Scale, get_scale
-from mecheval.sweeps.sweep import Watch, cores
+from mecheval.sweeps.sweep import SweepOptions, Watch, cores
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -121,6 +121,7 @@ def card(
     watch: Watch | None = None,
     progress: bool | None = None,
     on_stage: Callable[[Card, float], None] = lambda card, seconds: None,
+    device: Literal["cpu", "cuda", "mps"] = "cpu",
 ) -> Card:
     """Return the mechanism card of a mixer.
 
@@ -146,6 +147,8 @@ def card(
         Show a line that updates: in a notebook unless it is False, in a terminal if it is True.
     on_stage
         Called with each card and the seconds since the start.
+    device
+        Where the runs are trained: `cpu`, `cuda` or `mps`.
 
     Returns
     -------
@@ -160,7 +163,8 @@ def card(
     mecheval.core.errors.InvalidInput: mamba: no option 'd_con'; did you mean 'd_conv'? ...
     """
     start = time.monotonic()
-    runs = prepare(subject, scale, out, workers, plugins)
+    options = SweepOptions(workers=cores() if workers is None else workers, device=device)
+    runs = prepare(subject, scale, out, options, plugins)
     stages = Stages(runs, watch or sweep_progress(progress))
     planned = stages.plan()
     for number, stage in enumerate(planned, 1):
@@ -175,17 +179,17 @@ def prepare(
     subject: str | type[Any],
     scale: str | Scale,
     out: str | Path,
-    workers: int | None,
+    options: SweepOptions,
     plugins: Sequence[str] = (),
 ) -> CardRuns:
     """Resolve and validate the subject and plan its runs; nothing is written yet.
 
     A subject whose runs are all finished was validated before.
     """
+    options.check_device()
     size = get_scale(scale) if isinstance(scale, str) else scale
     mixer = Subject.of(subject, plugins)
-    count = cores() if workers is None else workers
-    runs = CardRuns.plan(mixer, size, Path(out), count)
+    runs = CardRuns.plan(mixer, size, Path(out), options)
     if runs.ahead():
         mixer.check(runs.grid[0])
     return runs

@@ -16,6 +16,7 @@ from mecheval.plugins import isolated_plugins
 from mecheval.results.plan import Plan
 from mecheval.runs.experiment import Experiment
 from mecheval.runs.files import Damaged, read_json
+from mecheval.runs.pending import STOPPED
 from mecheval.sweeps.planned import Outcome, PlannedRun
 from mecheval.sweeps.recipe import Scale
 from mecheval.sweeps.sweep import OPEN, Executor, Sweep, SweepOptions, Watch
@@ -70,10 +71,15 @@ class RunFolder:
     """
 
     def __init__(
-        self, folder: Path, scale: str, runner: Subject, workers: int, always: list[Experiment]
+        self,
+        folder: Path,
+        scale: str,
+        runner: Subject,
+        options: SweepOptions,
+        always: list[Experiment],
     ) -> None:
         self.folder, self._scale, self._runner = folder, scale, runner
-        self._options = SweepOptions(workers=workers, plugins=runner.plugins)
+        self._options = replace(options, plugins=runner.plugins)
         self._planned = {one.key: one for one in [*always, *self._begun()]}
         self.requested: dict[str, Experiment] = {}
         self._tried: set[str] = set()
@@ -114,10 +120,10 @@ class RunFolder:
         write_stopped(self.folder, self.stopped)
 
     def _watch(self, watch: Watch, keys: set[str], runs: Sequence[PlannedRun]) -> None:
-        """Show the runs of this stage; those that wait at a rung or were stopped are not killed."""
+        """Show the runs of this stage; those that wait at a rung or were stopped are paused."""
         shown = [run for run in runs if run.record["key"] in keys]
         for run in shown:
-            if run.status == "killed" and run.reason is None:
+            if run.status == STOPPED or (run.status == "killed" and run.reason is None):
                 run.status = "paused"
         watch(shown)
 
@@ -152,15 +158,15 @@ class CardRuns:
     grid: list[Experiment]
 
     @classmethod
-    def plan(cls, subject: Subject, scale: Scale, out: Path, workers: int) -> "CardRuns":
+    def plan(cls, subject: Subject, scale: Scale, out: Path, options: SweepOptions) -> "CardRuns":
         """Plan all runs; refuse those of other versions before anything starts."""
         common = experiments(scale, BASELINES)
         place = out / f"card-baselines-{scale.name}"
-        shared = RunFolder(place, scale.name, Subject("baselines"), workers, common)
+        shared = RunFolder(place, scale.name, Subject("baselines"), options, common)
         folder, own = card_folder(subject, scale, out), shared
         grid = experiments(scale, [subject.architecture])
         if subject.architecture not in BASELINES:
-            own = RunFolder(folder, scale.name, subject, workers, [])
+            own = RunFolder(folder, scale.name, subject, options, [])
             own.runs(grid)
         shared.runs(common)
         return cls(subject, scale, folder, own, shared, grid)

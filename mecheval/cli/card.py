@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Argument, Option
 
 from mecheval.cli.app import Json, Plugins, app, print_json
-from mecheval.cli.sweep import Workers, print_estimate
+from mecheval.cli.sweep import Device, Workers, print_estimate, validated_device
 from mecheval.core.errors import RunFailed
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ def card(
     scale: Annotated[str, Option(help="quick, small, laptop or paper")] = "quick",
     out: Annotated[Path, Option("--out", metavar="DIR", help="parent of the runs")] = Path("runs"),
     workers: Workers = None,
+    device: Device = "cpu",
     dry_run: Annotated[bool, Option("--dry-run", help="print the cost, write nothing")] = False,
     plugin: Plugins = None,
     as_json: Json = False,
@@ -36,7 +37,9 @@ def card(
     """
     from mecheval.sweeps.sweep import SweepOptions
 
-    options = SweepOptions() if workers is None else SweepOptions(workers=workers)
+    given: dict[str, Any] = {"device": validated_device(device)}
+    given |= {} if workers is None else {"workers": workers}
+    options = SweepOptions(**given)
     files = [str(path) for path in plugin or []]
     from mecheval.cards.card import card as make_card
     from mecheval.cards.card import prepare
@@ -44,12 +47,13 @@ def card(
     from mecheval.terminal.sweep_view import sweep_progress
 
     if dry_run:
-        plan = prepare(subject, scale, out, options.workers, files)
+        plan = prepare(subject, scale, out, options, files)
         _print_estimate(plan, options.workers, as_json)
         return
     with sweep_progress(options.workers) as watch:
         on_stage = partial(_say_stage, watch)
-        result = make_card(subject, scale, out, options.workers, files, watch, on_stage=on_stage)
+        how: dict[str, Any] = {"watch": watch, "on_stage": on_stage, "device": device}
+        result = make_card(subject, scale, out, options.workers, files, **how)
     if as_json:
         print_json(result.to_dict())
     else:

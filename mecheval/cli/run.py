@@ -69,7 +69,7 @@ def run(
 
 @app.command(epilog="Example: mecheval runs runs")
 def runs(folder: Folder, as_json: Json = False) -> None:
-    """List the runs in a folder: finished, running, killed, damaged."""
+    """List the runs in a folder: finished, running, stopped, killed, damaged."""
     from mecheval.results.table import Results
 
     table = Results(folder)

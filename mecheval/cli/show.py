@@ -1,10 +1,12 @@
 """Commands that inspect without training: `show task|model|sites`, `sample` and `check`."""
 
+from difflib import get_close_matches
 from functools import partial
 from inspect import signature
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from mecheval.cli.app import (
     Json,
@@ -19,6 +21,7 @@ from mecheval.cli.app import (
     warn_renamed,
     whole,
 )
+from mecheval.core.errors import InvalidInput
 
 VOCAB = 8195  # symbols of the models that are shown: those of the recall task
 WIDTH = 16  # channels of a model whose sites are listed; their names do not depend on it
@@ -39,7 +42,27 @@ Evaluation = Annotated[int, _integer("documents in dev and in test")]
 Width = Annotated[int, _integer("width of the model")]
 Layers = Annotated[int, _integer("number of blocks")]
 
-show = typer.Typer(epilog="Example: mecheval show model mamba:d_conv=2")
+
+class ShowGroup(TyperGroup):
+    """Says what to type if the word after `show` is not a sub-command."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if not get_close_matches(args[0], self.commands) and not args[0].startswith("-"):
+            raise InvalidInput(_how_to_show(args[0]))
+        return super().resolve_command(ctx, args)
+
+
+def _how_to_show(name: str) -> str:
+    from mecheval.plugins import is_model, unknown_name
+    from mecheval.tasks import tasks
+
+    kind = "model" if is_model(name) else "task"
+    if kind == "task" and name.partition(":")[0] not in tasks.names():
+        return unknown_name(name)
+    return f"{name!r} is a {kind}; use 'mecheval show {kind} {name}'"
+
+
+show = typer.Typer(cls=ShowGroup, epilog="Example: mecheval show model mamba:d_conv=2")
 app.add_typer(show, name="show")
 
 
@@ -167,6 +190,7 @@ def sample(
 @app.command(epilog="Example: mecheval check mamba:d_conv=2")
 def check(
     name: Annotated[str, _name("NAME", "a task, mixer or model")],
+    d_model: Annotated[int, _integer("width of a mixer or model")] = 64,
     plugin: Plugins = None,
     as_json: Json = False,
 ) -> None:
@@ -179,7 +203,7 @@ def check(
 
     load(plugin)
     with drawing():
-        check_named(name)
+        check_named(name, d_model)
     if as_json:
         print_json({"name": name, "failures": []})
     else:

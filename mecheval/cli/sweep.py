@@ -54,6 +54,7 @@ def _integer(help: str, metavar: str = "INTEGER") -> Any:
 
 Workers = Annotated[int | None, _integer("processes at once; default: all cores")]
 Timeout = Annotated[float | None, typer.Option(metavar="SECONDS", help="limit of a run")]
+Device = Annotated[str, typer.Option(help="cpu, cuda or mps")]
 SaveEvery = Annotated[float, typer.Option(metavar="SECONDS", help="between checkpoints")]
 Shuffle = Annotated[int | None, _integer("start the runs in a random order", metavar="SEED")]
 _RAY = "run on the Ray cluster at this address, or 'local'"
@@ -76,6 +77,7 @@ def _launch(
     *,
     workers: Workers = None,
     timeout: Timeout = None,
+    device: Device = "cpu",
     save_every: SaveEvery = 30.0,
     shuffle: Shuffle = None,
     ray: Ray = None,
@@ -94,11 +96,13 @@ def _launch(
     load(plugin)
     limits = {"timeout": timeout, "save_every": save_every, "shuffle": shuffle}
     options, prepared, _ = all_of(
-        lambda: _options(workers, plugin, reuse, **limits),
+        lambda: _options(workers, device, plugin, reuse, **limits),
         prepare,
         lambda: _check_where(ray, slurm),
     )
     sweep = build(prepared, options)
+    if ray is None and not slurm:
+        options.check_device()
     if dry_run:
         _print_estimate(sweep, only, as_json)
     elif slurm:
@@ -153,24 +157,36 @@ def status(folder: Folder, as_json: Json = False) -> None:
 @sweep_app.command(epilog="Example: mecheval sweep retry runs/emergence-quick")
 @takes_options_of(_launch)
 def retry(folder: Folder, **options: Any) -> None:
-    """Run the failed experiments of a sweep again."""
+    """Run the failed and the stopped experiments of a sweep again."""
     from mecheval.results.plan import Plan
-    from mecheval.runs.pending import FAILED
-    from mecheval.sweeps.sweep import Sweep
+    from mecheval.sweeps.sweep import AGAIN, Sweep
 
     def build(plan: Plan, options: "SweepOptions") -> Sweep:
         return Sweep.read(folder, options)
 
-    _launch(FAILED, lambda: Plan.require(folder), build, **options)
+    _launch(AGAIN, lambda: Plan.require(folder), build, **options)
+
+
+def validated_device(device: str) -> Any:
+    """Return a device that torch knows, or refuse it."""
+    from mecheval.core.options import validate
+    from mecheval.runs.experiment import Settings
+
+    return validate(Settings, {"device": device}, given=("plugins",))["device"]
 
 
 def _options(
-    workers: int | None, plugins: list[Path] | None, reuse: list[Path] | None, **others: Any
+    workers: int | None,
+    device: str,
+    plugins: list[Path] | None,
+    reuse: list[Path] | None,
+    **others: Any,
 ) -> "SweepOptions":
     from mecheval.sweeps.sweep import SweepOptions, cores
 
     files, folders = tuple(map(str, plugins or ())), tuple(reuse or ())
     count = cores() if workers is None else workers
+    others["device"] = validated_device(device)
     return SweepOptions(workers=count, plugins=files, reuse=folders, **others)
 
 
@@ -197,6 +213,7 @@ def _execute(
     report: bool,
     as_json: bool,
 ) -> None:
+    from mecheval.runs.pending import STOPPED
     from mecheval.terminal.sweep_view import failures, sweep_progress
 
     interruption: Interrupted | None = None
@@ -219,7 +236,9 @@ def _execute(
         raise interruption
     if failed := failures(rows):
         again = f"'mecheval sweep retry {sweep.folder}' tries again"
-        raise RunFailed("\n".join([*failed, f"{len(failed)} of {len(rows)} runs failed; {again}"]))
+        stopped = any(row["status"] == STOPPED for row in rows)
+        count = f"{len(failed)} of {len(rows)} runs {'are not finished' if stopped else 'failed'}"
+        raise RunFailed("\n".join([*failed, f"{count}; {again}"]))
 
 
 @contextmanager

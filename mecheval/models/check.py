@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.dropout import _DropoutNd
 
 from mecheval.core.errors import CheckFailed, InvalidInput
 from mecheval.core.options import where
@@ -51,7 +52,7 @@ class Subject:
 
 def check_mixer(
     build: Callable[..., nn.Module],
-    d_model: int = 16,
+    d_model: int = 64,
     max_len: int = 64,
     **options: Any,
 ) -> None:
@@ -101,7 +102,7 @@ def check_mixer(
 
 
 def run_checks(name: str, subject: Subject) -> None:
-    """Raise CheckFailed with the failures of all checks; a wrong shape ends them."""
+    """Raise CheckFailed with the failures of all checks; one of FIRST ends them."""
     failures: list[str] = []
     for check in CHECKS:
         try:
@@ -111,7 +112,7 @@ def run_checks(name: str, subject: Subject) -> None:
         except Exception as error:  # third-party code may raise anything
             title = check.__name__.strip("_").replace("_", " ")
             failures.append(f"{title}: {type(error).__name__}: {error}")
-        if failures and check is _keeps_its_shape:
+        if failures and check in FIRST:
             break
     if failures:
         raise CheckFailed(name, failures)
@@ -133,8 +134,24 @@ def _is_deterministic(subject: Subject) -> Failures:
     subject.module(subject.other)
     if not torch.equal(subject.output, first):
         given, returned, _ = subject.words
-        reason = "it draws random numbers or keeps state between calls"
-        yield f"must return the same {returned} for the same {given}; {reason}"
+        yield f"must return the same {returned} for the same {given}; {_why_it_varies(subject)}"
+
+
+def _why_it_varies(subject: Subject) -> str:
+    """Tell dropout, other randomness and state between calls apart."""
+    torch.manual_seed(0)
+    first = subject.output
+    subject.module(subject.other)
+    torch.manual_seed(0)
+    if not torch.equal(subject.output, first):
+        return "it keeps state between calls"
+    dropouts = [
+        f"{name}.p={module.p:g}"
+        for name, module in subject.module.named_modules()
+        if isinstance(module, _DropoutNd) and module.p > 0
+    ]
+    active = f" ({', '.join(dropouts)})" if dropouts else ""
+    return f"its output is random{active}: dropout must be 0, here and in training"
 
 
 def _treats_rows_independently(subject: Subject) -> Failures:
@@ -223,6 +240,7 @@ CHECKS: tuple[Callable[[Subject], Failures], ...] = (
     _has_live_sites,
     _read_equals_forward,
 )
+FIRST = (_keeps_its_shape, _is_deterministic)  # without these no other check means anything
 
 
 def _cuts(time: int) -> list[int]:

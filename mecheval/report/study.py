@@ -11,12 +11,14 @@ from mecheval.core.errors import InvalidInput
 from mecheval.results.archive import Facts
 from mecheval.results.plan import Plan
 from mecheval.results.table import COLUMNS, Results
+from mecheval.runs.pending import STOPPED
 
 OUTCOMES = ("done", "diverged", "failed", "missing")
 _CELL = ("task", "model.architecture", "model.d_model", "model.layers")
 CELL = (*_CELL, "setting")  # among whose rates and seeds is chosen
 FIELDS = (*_CELL, "train.lr", "seed")
-_OUTCOME = {"done": "done", "diverged": "diverged", "waiting": "missing", "running": "missing"}
+_OUTCOME = {"done": "done", "diverged": "diverged"}
+_OUTCOME |= dict.fromkeys(("waiting", "running", STOPPED), "missing")
 
 
 @dataclass(frozen=True)

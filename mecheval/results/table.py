@@ -18,7 +18,7 @@ from mecheval.results.columns import meaning_of, plain_names, uses_dotted_names
 from mecheval.runs.checkpoint import newest_step
 from mecheval.runs.files import Damaged, read_json
 from mecheval.runs.finished import CHECKSUMS, NEEDED, PARTIAL, Run
-from mecheval.runs.pending import ERROR, FAILED, in_use
+from mecheval.runs.pending import ERROR, FAILED, STOPPED, in_use
 from mecheval.runs.records import check_records
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ TABLES = tuple(COLUMNS)
 
 @dataclass(frozen=True)
 class Results:
-    """All runs in a folder: finished, running, killed or damaged.
+    """All runs in a folder: finished, running, stopped, killed or damaged.
 
     Parameters
     ----------
@@ -209,7 +209,7 @@ def _read_pending(folder: Path) -> Entry:
         experiment = _read_checked(folder, "experiment")
         if status == "killed" and (folder / ERROR).exists():
             error = _read_checked(folder, "error")
-            status = error["status"] if error.get("status") in FAILED else "error"
+            status = error["status"] if error.get("status") in (*FAILED, STOPPED) else "error"
             reason = error["reason"]
     except (Damaged, OSError) as problem:
         reason = f"{folder} is damaged: {problem}"

@@ -98,7 +98,7 @@ class Experiment:
             if name in known:
                 parts[_section(name)][known[name].name] = value
             else:
-                hint = did_you_mean(name, known)
+                hint = _settings_hint(name) or did_you_mean(name, known)
                 problems.append(f"{name}={format_value(value)}: no such field{hint}")
         built: dict[str, Any] = parts.pop("")
         try:
@@ -248,6 +248,13 @@ def fields_of() -> Mapping[str, Option]:
 
 def _section(name: str) -> str:
     return name.partition(".")[0] if "." in name else ""
+
+
+def _settings_hint(name: str) -> str | None:
+    """Return the option of the command line that a name belongs to, if it is one of Settings."""
+    last = name.rpartition(".")[2]
+    known = options_of(Settings, given=("plugins",))
+    return f"; use --{last.replace('_', '-')}" if last in known else None
 
 
 def _dotted(section: str, problem: str) -> str:

@@ -27,6 +27,7 @@ from mecheval.runs.files import (
     sha256,
     unpack_tensors,
 )
+from mecheval.runs.hints import hints
 from mecheval.runs.records import check_records
 from mecheval.tasks.chance import Chance, known_chance
 from mecheval.tasks.corruption import Kind, Role
@@ -104,13 +105,7 @@ class Run:
         try:
             return Experiment.from_record(self.record)
         except InvalidInput as error:
-            hints = [
-                f"{name} was defined in {place}; define it again and call "
-                f"register_mixer({name!r})({name}), or register_model for a whole model"
-                for name, place in self.provenance.get("classes", {}).items()
-                if f"{name!r}" in str(error)
-            ]
-            raise InvalidInput([*error.problems, *hints]) from error
+            raise InvalidInput([*error.problems, *hints(self.provenance, str(error))]) from error
 
     @cached_property
     def rows(self) -> list[Measurement]:

@@ -74,6 +74,12 @@ def fit(
     return training.curve
 
 
+def check_device(device: str) -> None:
+    """Refuse a device that this machine has not."""
+    if device != "cpu" and not getattr(torch, device).is_available():
+        raise InvalidInput(f"device {device!r} is not available; use --device cpu")
+
+
 @contextmanager
 def prepared(settings: Settings) -> Iterator[None]:
     """Set the threads and flush denormal numbers, which decaying states make and which are slow.
@@ -81,8 +87,7 @@ def prepared(settings: Settings) -> Iterator[None]:
     Both are restored at the end. Freeing one large block makes glibc keep the memory that a step
     frees for the next step, which would otherwise fetch it page by page.
     """
-    if settings.device != "cpu" and not getattr(torch, settings.device).is_available():
-        raise InvalidInput(f"device {settings.device!r} is not available; use --device cpu")
+    check_device(settings.device)
     threads = torch.get_num_threads()
     flushed = bool(torch.tensor(1e-310, dtype=torch.float64) * 1 == 0)
     torch.set_num_threads(settings.threads)

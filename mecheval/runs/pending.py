@@ -9,13 +9,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mecheval.core.errors import StoreError
+from mecheval.core.errors import Interrupted, StoreError
 from mecheval.core.spec import canonical_json
+from mecheval.runs.checkpoint import newest_step
 from mecheval.runs.files import Damaged, read, read_json, remove, sha256, sync, write, write_json
 from mecheval.runs.finished import CHECKSUMS, NAME, PARTIAL, Run
 
 ERROR, PROGRESS = "error.json", "progress.json"
 FAILED = ("error", "killed", "timeout")
+STOPPED = "stopped"  # by a signal, or where it was asked to pause: not finished, not failed
 Record = Mapping[str, Any]
 
 
@@ -82,6 +84,18 @@ class PendingRun:
     def record_error(self, error: Record) -> None:
         """Keep the error that ended this attempt; rerun the same command to try again."""
         write_json(self.folder / ERROR, error)
+
+    @contextmanager
+    def recording_stop(self, steps: int) -> Iterator[None]:
+        """Record that this attempt, of so many steps, was stopped and can be resumed."""
+        try:
+            yield
+        except (Interrupted, KeyboardInterrupt):
+            with suppress(StoreError, OSError):  # a full disk must not hide the stop
+                stopped = f"stopped at step {newest_step(self.checkpoints)} of {steps}"
+                reason = f"{stopped}; rerun the same command to resume"
+                self.record_error({"status": STOPPED, "reason": reason})
+            raise
 
     def fail(self, experiment: Record, made_by: Record, status: str, reason: str) -> None:
         """Record why there is no run, for a process that could not do so itself."""

@@ -53,16 +53,19 @@ def provenance(
     clock: Clock,
     started: str,
     classes: Mapping[str, str] = MappingProxyType({}),
+    files: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[str, Any]:
     """Return the content of `provenance.json`; `made` is the run's `made_by`.
 
-    `classes` tells where each class was defined that was given as such, for example in a notebook.
+    `classes` tells where each class was defined that was given as such, for example in a notebook;
+    `files` what `--plugin` takes for each class that came from a file.
     """
     seconds = clock.read()
     return {
         "made_by": made,
         "started": started,
         **({"classes": dict(classes)} if classes else {}),
+        **({"plugin_files": dict(files)} if files else {}),
         "finished": timestamp(),
         "wall_seconds": seconds["wall"],
         "cpu_seconds": seconds["cpu"],

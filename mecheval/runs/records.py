@@ -57,6 +57,7 @@ OPTIONAL: dict[str, dict[str, Types]] = {
         **dict.fromkeys(("started", "finished", "python", "system", "processor", "commit"), TEXT),
         **dict.fromkeys(("wall_seconds", "cpu_seconds"), REAL),
         **dict.fromkeys(("sessions", "peak_memory_bytes", "cores"), WHOLE),
+        **dict.fromkeys(("classes", "plugin_files"), RECORD),
     },
     "made_by": {"plugins": RECORD},
     "verdict": {

@@ -32,7 +32,7 @@ from mecheval.metrics.behaviour import behaviour
 from mecheval.metrics.measurement import Measurement
 from mecheval.models.build import Model, build_model
 from mecheval.models.check_model import check_third_party
-from mecheval.plugins import defined_classes
+from mecheval.plugins import defined_classes, plugin_files
 from mecheval.runs.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from mecheval.runs.experiment import Experiment, Settings
 from mecheval.runs.files import pack_tensors
@@ -127,15 +127,21 @@ def run(
             if finished := pending.finished or pending.recover():
                 return _check_finished(finished, experiment, made)
             pending.begin(experiment.record(), made)
-            session = Session(experiment, pending, settings, watchers, until)
-            try:
-                return session.complete(made)
-            except MechevalError:
-                raise
-            except Exception as error:
-                reason = f"step {session.training.step}: {describe_error(error)}"
-                pending.record_error({"reason": reason})
-                raise RunFailed(f"{pending.folder}: {reason}") from error
+            with pending.recording_stop(experiment.train.total):
+                session = Session(experiment, pending, settings, watchers, until)
+                return _complete(session, made)
+
+
+def _complete(session: "Session", made: Mapping[str, Any]) -> Run:
+    """Complete a run; record an unexpected error in its folder."""
+    try:
+        return session.complete(made)
+    except MechevalError:
+        raise
+    except Exception as error:
+        reason = f"step {session.training.step}: {describe_error(error)}"
+        session.pending.record_error({"reason": reason})
+        raise RunFailed(f"{session.pending.folder}: {reason}") from error
 
 
 class Session:
@@ -204,7 +210,8 @@ class Session:
                 status |= {"status": "diverged", "reason": str(error)}
                 training.curve = [_without_scores(row) for row in training.curve]
             status["steps"] = training.step
-            records["provenance"] = provenance(made, self.clock, self.started, self.classes)
+            places = (self.classes, plugin_files(self.experiment.task, self.experiment.model))
+            records["provenance"] = provenance(made, self.clock, self.started, *places)
             tables = {"curve": training.curve, "rows": rows}
             finished = self.pending.finish(records, tables, files)
             ended = finished.status

@@ -11,7 +11,7 @@ from mecheval.core.errors import StoreError
 from mecheval.core.notebook import short
 from mecheval.runs.experiment import Experiment
 from mecheval.runs.files import Damaged, read_json
-from mecheval.runs.pending import FAILED, PROGRESS, PendingRun, in_use
+from mecheval.runs.pending import FAILED, PROGRESS, STOPPED, PendingRun, in_use
 
 STATE = ("status", "reason", "steps", "speed", "attempts")  # fields that a worker does not need
 
@@ -87,7 +87,7 @@ class PlannedRun:
         A folder that is damaged or made by other versions stays as it is. OS errors propagate:
         a full disk must end the sweep.
         """
-        if outcome.status not in FAILED:
+        if outcome.status not in (STOPPED, *FAILED):
             return
         try:
             self.place.fail(self.record, self.made_by, outcome.status, outcome.reason or "")

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Protocol, runtime_checkable
+from typing import Annotated, Literal, Protocol, runtime_checkable
 
 from mecheval.core.errors import Interrupted, InvalidInput
 from mecheval.core.options import Field, validate
@@ -20,7 +20,7 @@ from mecheval.results.plan import FINISHED, Plan
 from mecheval.results.table import Results
 from mecheval.runs.experiment import Experiment, Settings
 from mecheval.runs.finished import Run
-from mecheval.runs.pending import FAILED, check_same, locked
+from mecheval.runs.pending import FAILED, STOPPED, check_same, locked
 from mecheval.runs.progress import sweep_progress
 from mecheval.runs.provenance import made_by
 from mecheval.sweeps.local import Local
@@ -28,7 +28,8 @@ from mecheval.sweeps.planned import Outcome, PlannedRun, read_progress
 from mecheval.sweeps.reuse import reuse_runs
 from mecheval.sweeps.worker import interruptible
 
-OPEN = ("waiting", "running", "damaged", *FAILED)
+AGAIN = (STOPPED, *FAILED)  # what `retry` runs
+OPEN = ("waiting", "running", "damaged", *AGAIN)
 ATTEMPTS = 2  # of a run whose worker is killed
 TICK_SECONDS = 0.1
 WORKERS = Field(ge=1, le=4096, description="runs at once")
@@ -59,6 +60,8 @@ class SweepOptions:
         Files that every worker imports first.
     reuse
         Folders from which finished runs are copied.
+    device
+        `cpu`, `cuda` or `mps`; all workers share it.
 
     Examples
     --------
@@ -73,6 +76,7 @@ class SweepOptions:
     shuffle: Annotated[int | None, Field(ge=0, description="seed of the order of runs")] = None
     plugins: tuple[str, ...] = ()  # paths of files that every worker imports first
     reuse: tuple[Path, ...] = ()  # folders from which finished runs are copied
+    device: Annotated[Literal["cpu", "cuda", "mps"], Field(description="torch device")] = "cpu"
 
     def __post_init__(self) -> None:
         paths = ("plugins", "reuse")
@@ -80,6 +84,13 @@ class SweepOptions:
         for folder in self.reuse:
             if not folder.is_dir():
                 raise InvalidInput(f"reuse={str(folder)!r} must be a folder with runs")
+
+    def check_device(self) -> None:
+        """Refuse a device that this machine has not; a cluster's nodes check their own."""
+        if self.device != "cpu":  # torch takes seconds to import
+            from mecheval.runs.fit import check_device
+
+            check_device(self.device)
 
 
 @runtime_checkable
@@ -137,7 +148,7 @@ class Sweep:
         """Return every run in its present state; refuse finished ones of other versions."""
         for path in self.options.plugins:
             load_plugin(path)
-        settings = Settings(plugins=checksums())
+        settings = Settings(device=self.options.device, plugins=checksums())
         made = made_by(settings.device, settings.threads, settings.plugins)
         plugins = tuple(str(Path(path).resolve()) for path in self.options.plugins)
         how = (str(self.folder.resolve()), made, self.options.save_every, plugins)
@@ -244,6 +255,7 @@ def sweep(
             problem = f"{name} is defined in {place}, which workers cannot import"
             raise InvalidInput(f"{problem}; put it into a file and give {given}, or use run")
     planned = Sweep(experiments, Path(out), recipe, scale, options)
+    options.check_device()
     return planned.execute(lambda: Local(options.workers), watch=watch or sweep_progress(progress))
 
 
@@ -277,11 +289,10 @@ def _advance(run: PlannedRun, executor: Executor) -> None:
 
 
 def _apply(run: PlannedRun, outcome: Outcome) -> None:
-    # a worker that was stopped, but not by us, is as good as killed
-    status = "killed" if outcome.status == "stopped" else outcome.status
+    status = outcome.status
     if status == "busy":  # another process was faster
         run.status, run.attempts = "waiting", run.attempts - 1
-    elif status == "killed" and run.attempts < ATTEMPTS:
+    elif status in ("killed", STOPPED) and run.attempts < ATTEMPTS:
         run.status = "waiting"
     else:
         run.record_failure(Outcome(status, outcome.reason))

@@ -65,7 +65,8 @@ def _run(planned: PlannedRun) -> str:
 
     for path in planned.plugins:
         load_plugin(path)
-    settings = Settings(save_every=planned.save_every, plugins=checksums())
+    device = planned.made_by["device"]
+    settings = Settings(device=device, save_every=planned.save_every, plugins=checksums())
     made = made_by(settings.device, settings.threads, settings.plugins)
     check_same(planned.place.folder, planned.made_by, made)
     experiment = planned.experiment

@@ -15,14 +15,14 @@ from rich.table import Table
 from rich.text import Text
 
 from mecheval.results.plan import FINISHED
-from mecheval.runs.pending import FAILED
+from mecheval.runs.pending import FAILED, STOPPED
 from mecheval.sweeps.estimate import EARLY
 from mecheval.sweeps.planned import PlannedRun
 from mecheval.terminal.tables import clock, duration, verdict_table, whole_percent
 
 REFRESH_SECONDS, LINE_SECONDS = 0.5, 30.0
 MARKS = {"done": ("■", "green"), "diverged": ("×", "yellow"), "running": ("▶", "cyan")}
-MARKS |= {"paused": ("‖", "cyan")}
+MARKS |= dict.fromkeys(("paused", STOPPED), ("‖", "cyan"))
 MARKS |= {"waiting": ("·", ""), **dict.fromkeys(FAILED, ("!", "red")), "damaged": ("?", "")}
 Row = Mapping[str, Any]  # a state by column, as `PlannedRun.row` and `Plan.states` return it
 
@@ -142,8 +142,8 @@ def study_verdicts(lines: Sequence[Row]) -> Table:
 
 
 def failures(rows: Sequence[Row]) -> list[str]:
-    """Return a line with the reason for each run that failed."""
-    failed = [row for row in rows if row["status"] in (*FAILED, "damaged")]
+    """Return a line with the reason for each run that failed or was stopped."""
+    failed = [row for row in rows if row["status"] in (STOPPED, *FAILED, "damaged")]
     lost = "its process is gone"
     return [f"{row['status']} · {run_name(row)}: {row['reason'] or lost}" for row in failed]
 

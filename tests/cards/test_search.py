@@ -16,6 +16,7 @@ from mecheval.cards.search import (
     write_stopped,
 )
 from mecheval.core.errors import Paused
+from mecheval.results.table import Results
 from mecheval.runs.run import run
 
 
@@ -74,6 +75,8 @@ def test_a_paused_run_is_scored_where_it_stands_and_ends_as_if_never_paused(tmp_
     whole = run(experiment, tmp_path / "whole")
     with pytest.raises(Paused):
         run(experiment, tmp_path, until=6)
+    paused = Results(tmp_path).runs()
+    assert [(row["status"], row["steps"]) for row in paused] == [("stopped", 6)]
     assert reached(experiment, tmp_path, 6)
     assert not reached(experiment, tmp_path, 7)
     at = score(experiment, tmp_path, 6)

@@ -189,6 +189,24 @@ def test_check_validates_tasks_and_mixers(name, capsys):
     assert "all checks passed" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (["show", "mambo"], "did you mean 'mamba' (architecture)?"),
+        (["check", "mambo"], "did you mean 'mamba' (architecture)?"),
+        (["show", "recal:pairs=2"], "did you mean 'recall' (task)"),
+        (["show", "atention"], "'attention' ("),
+        (["show", "zzzz"], "'mecheval list' has all names"),
+        (["show", "mamba:d_conv=2"], "use 'mecheval show model mamba:d_conv=2'"),
+        (["show", "atr"], "use 'mecheval show task atr'"),
+    ],
+)
+def test_a_wrong_name_is_met_by_near_ones_of_every_kind(words, hint, capsys):
+    assert main(words) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert hint in line
+
+
 def test_a_mixer_that_sees_the_future_is_refused(tmp_path, capsys):
     file = tmp_path / "ahead.py"
     file.write_text(

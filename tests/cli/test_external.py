@@ -10,6 +10,8 @@ from mecheval.cli import main
 from mecheval.models.registries import models
 from mecheval.plugins import checksums, load_plugin
 from mecheval.runs.experiment import Experiment
+from mecheval.runs.finished import Run
+from mecheval.runs.hints import GIVE, hints
 from mecheval.runs.provenance import made_by
 from mecheval.sweeps.estimate import measure
 from mecheval.sweeps.planned import PlannedRun
@@ -109,6 +111,39 @@ def test_by_its_file_or_by_its_name_it_is_the_same_model(file, capsys):
             "blocks.0.mixer_out",
         }
         assert grid["verdict"]["mechanism"] == "unsolved"
+
+
+def hint_of(capsys, folder):
+    assert main(["intervene", folder]) == 2
+    return capsys.readouterr().err.splitlines()[-1]
+
+
+def test_a_run_opened_without_its_file_says_which_plugin_to_give(file, capsys, monkeypatch):
+    folders = []
+    for words in (["mine.py:Mine:power=0.5"], ["mine:power=0.5", "--plugin", file]):
+        folders.append(answered(capsys, "run", TASK, *words, *TINY_FIELDS)["folder"])
+    monkeypatch.setattr(models, "_targets", {})
+    path = Path(file).resolve()
+    for folder, plugin in zip(folders, (f"{path}:Mine", path), strict=True):
+        assert str(path) not in str(Run(Path(folder)).provenance["made_by"])
+        hint = hint_of(capsys, folder)
+        assert hint.endswith(
+            f"is in a file that is unchanged since the run; give --plugin {plugin}"
+        )
+    assert not models._targets, "nothing was run"
+    path.write_text(path.read_text() + "\n")
+    assert "changed since the run: numbers may differ" in hint_of(capsys, folder)
+    path.unlink()
+    hint = hint_of(capsys, folder)
+    assert hint.endswith(f"mine was in {path}, which is not there; {GIVE} with its new path")
+
+
+def test_a_run_without_a_recorded_path_names_the_files_it_was_made_with():
+    old = {"made_by": {"plugins": {"mine.py": "0" * 64, "Shift": "1" * 64}}}
+    assert list(hints(old, "no architecture named 'mine'")) == [
+        f"the run was made with mine.py; {GIVE}"
+    ]
+    assert not list(hints({"made_by": {}}, "no architecture named 'mine'"))
 
 
 def test_a_verdict_that_cannot_be_given_is_one_line_and_the_grid_is_there(file, capsys):

@@ -8,11 +8,15 @@ from support.fault_injection import small
 from support.sweep_runs import Inline, own_recipes, recipe_file, results  # noqa: F401, a fixture
 
 from mecheval.cli import main
+from mecheval.core.errors import Paused
+from mecheval.report.study import Study
 from mecheval.results.plan import Plan
 from mecheval.runs.files import write_json
 from mecheval.runs.pending import PROGRESS, locked
-from mecheval.sweeps.planned import Outcome
+from mecheval.runs.run import run
+from mecheval.sweeps.planned import Outcome, PlannedRun
 from mecheval.sweeps.sweep import Sweep, SweepOptions
+from mecheval.sweeps.worker import work
 
 pytestmark = pytest.mark.usefixtures("own_recipes")
 
@@ -139,6 +143,49 @@ def test_a_retry_does_not_start_what_was_never_begun(capsys, tmp_path):
     sweep.plan.write(tmp_path)
     assert main(["sweep", "retry", str(tmp_path), "--json"]) == 0
     assert printed(capsys)["counts"] == {"waiting": 1}
+
+
+def test_a_stopped_run_is_not_finished_and_is_resumed_without_retry(capsys, tmp_path):
+    experiment = small(train_steps=12)
+    sweep = Sweep([experiment], tmp_path, "mine", "own", SweepOptions())
+    sweep.plan.write(tmp_path)
+    with pytest.raises(Paused):
+        run(experiment, tmp_path, until=6)
+    assert main(["sweep", "status", str(tmp_path)]) == 0
+    shown = capsys.readouterr().out
+    assert "1 stopped" in shown
+    assert "stopped at step 6 of 12; rerun the same command to resume" in shown
+    assert "gone" not in shown
+    assert Study.read(tmp_path).counts == {"done": 0, "diverged": 0, "failed": 0, "missing": 1}
+    (resumed,) = sweep.execute(Inline)
+    assert resumed.status == "done"
+
+
+@pytest.mark.parametrize("command", ["sweep run mine", "card attention"])
+@pytest.mark.parametrize(
+    ("device", "line"),
+    [
+        ("cuda", "error: device 'cuda' is not available; use --device cpu"),
+        ("gpu", "error: device=gpu must be one of cpu, cuda, mps"),
+    ],
+)
+def test_a_device_that_is_not_there_is_refused(
+    command, device, line, capsys, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    file, out = str(recipe_file(tmp_path)), tmp_path / "out"
+    words = [*command.split(), "--plugin", file, "--out", str(out), "--device", device]
+    assert main(words) == 2
+    assert capsys.readouterr().err.splitlines() == [line]
+    assert not out.exists()
+
+
+def test_the_device_reaches_the_workers(tmp_path):
+    options = SweepOptions(device="mps")
+    (planned,) = Sweep([small()], tmp_path, "mine", "own", options).runs()
+    assert planned.made_by["device"] == "mps"
+    outcome = work(PlannedRun.from_json(planned.to_json()))
+    assert "device 'mps' is not available" in outcome.reason
 
 
 def test_status_shows_the_speed_of_a_running_run(capsys, tmp_path):

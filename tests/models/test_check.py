@@ -129,6 +129,21 @@ class ReadsElsewhere(Mean):
         return self.forward(x)[:, : at.shape[1]]
 
 
+class DropsOut(Mean):
+    def __init__(self, d_model, max_len):
+        super().__init__(d_model, max_len)
+        self.drop = nn.Dropout(0.1)
+
+    def forward(self, x):
+        return self.drop(super().forward(x))
+
+
+class Needs64(Mean):
+    def __init__(self, d_model, max_len):
+        assert d_model % 64 == 0, "a multiple of 64"
+        super().__init__(d_model, max_len)
+
+
 class CannotBeBuilt(Mean):
     def __init__(self, d_model, max_len):
         raise RuntimeError("out of luck")
@@ -147,7 +162,10 @@ def test_a_correct_third_party_mixer_passes():
         (NormalisesOverTime, "must not see the future"),
         (MixesRows, "must treat the rows of a batch independently"),
         (KeepsState, "must return the same output for the same input"),
+        (KeepsState, "it keeps state between calls"),
         (DrawsAtRandom, "must return the same output for the same input"),
+        (DrawsAtRandom, "its output is random: dropout must be 0"),
+        (DropsOut, "its output is random (drop.p=0.1): dropout must be 0"),
         (NaNAtTheStart, "must return finite numbers"),
         (NaNGradient, "parameter proj.bias must have a finite gradient"),
         (DeadSite, "site unused is dead: the forward pass does not go through it"),
@@ -165,6 +183,20 @@ def test_each_fault_is_rejected_with_its_reason(faulty, reason):
     with pytest.raises(CheckFailed) as error:
         check_mixer(faulty)
     assert any(reason in failure for failure in error.value.failures), error.value.failures
+
+
+@pytest.mark.parametrize("faulty", [DropsOut, DrawsAtRandom, KeepsState])
+def test_what_varies_between_calls_is_said_once_and_not_as_seeing_the_future(faulty):
+    with pytest.raises(CheckFailed) as error:
+        check_mixer(faulty)
+    assert len(error.value.failures) == 1
+    assert "future" not in str(error.value)
+
+
+def test_the_default_width_is_that_of_a_run():
+    check_mixer(Needs64)
+    with pytest.raises(CheckFailed, match="cannot be built: AssertionError: a multiple of 64"):
+        check_mixer(Needs64, d_model=48)
 
 
 def test_the_global_generator_is_not_advanced():

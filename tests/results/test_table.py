@@ -32,7 +32,7 @@ TINY = [
 ]
 pytestmark = pytest.mark.filterwarnings("ignore::mecheval.core.errors.DamagedRunWarning")
 
-STATUSES = ["done", "done", "diverged", "killed", "error", "damaged"]
+STATUSES = ["done", "done", "diverged", "stopped", "error", "damaged"]
 SMALL = {
     "task": "recall:pairs=2,vocab=8",
     "model.d_model": 4,
@@ -79,7 +79,7 @@ def folder(tmp_path_factory):
         "done": {"model.architecture": "attention"},
         "other": {"model.architecture": "attention", "seed": 1, "train.stop": 1.0},
         "diverged": {"model.architecture": "breaks:calls=3"},
-        "killed": {"model.architecture": "attention", "seed": 2},
+        "stopped": {"model.architecture": "attention", "seed": 2},
         "error": {"model.architecture": "breaks:calls=2,how=raise"},
         "damaged": {"model.architecture": "attention", "seed": 3},
     }
@@ -90,7 +90,7 @@ def folder(tmp_path_factory):
         for name in ("done", "other", "diverged", "damaged"):
             run(experiments[name], out)
         with pytest.raises(Interrupted):
-            run(experiments["killed"], out, watchers=[Stops()])
+            run(experiments["stopped"], out, watchers=[Stops()])
         with pytest.raises(RunFailed, match="out of order"):
             run(experiments["error"], out)
     rows = out / experiments["damaged"].name / "rows.jsonl"
@@ -118,12 +118,12 @@ def test_no_run_is_left_out_and_each_has_its_status(folder, results):
 def test_a_row_says_how_far_it_came_and_why_it_ended(folder, results):
     out, experiments = folder
     runs = {row["status"]: row for row in results.runs()}
-    assert [runs[status]["steps"] for status in ("done", "killed", "diverged")] == [3, 2, 2]
+    assert [runs[status]["steps"] for status in ("done", "stopped", "diverged")] == [3, 2, 2]
     assert runs["diverged"]["reason"] == "step 2: loss is nan"
     assert "RuntimeError: out of order" in runs["error"]["reason"]
     assert "rows.jsonl does not match its checksum" in runs["damaged"]["reason"]
     assert runs["damaged"]["key"] is None
-    assert runs["killed"]["folder"] == str(out / f"{experiments['killed'].name}.partial")
+    assert runs["stopped"]["folder"] == str(out / f"{experiments['stopped'].name}.partial")
     assert runs["done"]["reason"] is None
 
 
@@ -346,9 +346,9 @@ def test_results_are_a_table_for_people(folder, capsys):
         "results",
         folder[0],
         "--sql",
-        "select status, steps from runs where status = 'killed'",
+        "select status, steps from runs where status = 'stopped'",
     )
-    assert [line.split() for line in out.splitlines()] == [["status", "steps"], ["killed", "2"]]
+    assert [line.split() for line in out.splitlines()] == [["status", "steps"], ["stopped", "2"]]
 
 
 @pytest.mark.parametrize("name", ["weights.safetensors", "optimiser.safetensors"])

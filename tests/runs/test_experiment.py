@@ -217,6 +217,8 @@ def test_a_name_is_readable_and_a_name_of_a_folder():
         ({"seed": -1}, "seed=-1 must be an integer from 0"),
         ({"seed": 2**32}, "seed=4294967296 must be an integer from 0 and below 4294967296"),
         ({"seed": False}, "seed=false must be an integer from 0"),
+        ({"train.device": "cuda"}, "train.device=cuda: no such field; use --device"),
+        ({"save_every": 5}, "save_every=5: no such field; use --save-every"),
         ({"sed": 1}, "sed=1: no such field; did you mean 'seed'?"),
         ({"train": 3}, "train=3: no such field"),
     ],

@@ -192,6 +192,7 @@ def test_a_stop_signal_saves_the_run_which_can_be_resumed(number, code, alone, t
         signal.signal(number, before)
     assert stopped.value.exit_code == code
     assert (watcher.steps, watcher.ended) == ([1, 2, 3, 4], "not finished")
+    assert [row["status"] for row in Results(tmp_path).runs()] == ["stopped"]
     watcher = Reaper()
     assert result(run(experiment, tmp_path, watchers=[watcher]).folder) == alone["epochs"]
     assert watcher.began == 4
@@ -229,7 +230,9 @@ def test_ctrl_c_ends_the_command_with_130_and_the_same_command_resumes(alone, tm
     assert "rerun the same command to resume" in err
     assert "Traceback" not in err
     (row,) = Results(tmp_path).runs()
-    assert row["status"] == "killed"
+    assert row["status"] == "stopped"
+    reason = f"stopped at step {row['steps']} of 100000; rerun the same command to resume"
+    assert row["reason"] == reason
     assert 0 < row["steps"] < 100_000
     watcher = Reaper(row["steps"] + 1)
     with pytest.raises(Stopped):
