@@ -48,6 +48,9 @@ COMMANDS = {
 }
 
 
+COMPLETION = ("--install-completion", "--show-completion")  # options that typer adds
+
+
 class OrderedGroup(TyperGroup):
     """Lists commands and sub-apps in the order of COMMANDS, each with its line there as help."""
 
@@ -59,8 +62,16 @@ class OrderedGroup(TyperGroup):
             command.short_help = COMMANDS.get(name)
             command.help = command.help or command.short_help
 
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Return the options; those that set up a shell are used once, and the help is daily."""
+        parameters = super().get_params(ctx)
+        for parameter in parameters:
+            if f"--{str(parameter.name).replace('_', '-')}" in COMPLETION:
+                vars(parameter)["hidden"] = True
+        return parameters
 
-app = typer.Typer(cls=OrderedGroup, add_completion=False, rich_markup_mode=None)
+
+app = typer.Typer(cls=OrderedGroup, add_completion=True, rich_markup_mode=None)
 app.pretty_exceptions_enable = False
 
 Json = Annotated[bool, typer.Option("--json", help="print JSON for programs")]
@@ -105,7 +116,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("interrupted", file=sys.stderr)
         return Interrupted.exit_code
     except BaseException as error:
+        if isinstance(error, SystemExit) and _completes(words):
+            return int(error.code or 0)
         return _say_error(error, "--debug" in words)
+
+
+def _completes(words: Sequence[str]) -> bool:
+    """Tell whether the shell asks for completions, after which typer exits."""
+    return "_MECHEVAL_COMPLETE" in os.environ or any(word in COMPLETION for word in words)
 
 
 def _say_error(error: BaseException, debug: bool) -> int:

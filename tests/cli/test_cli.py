@@ -207,6 +207,16 @@ def test_a_wrong_name_is_met_by_near_ones_of_every_kind(words, hint, capsys):
     assert hint in line
 
 
+def test_the_shell_completes_commands_and_the_daily_help_does_not_speak_of_it(capsys, monkeypatch):
+    assert main(["--help"]) == 0
+    assert "completion" not in capsys.readouterr().out
+    monkeypatch.setenv("_MECHEVAL_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", "mecheval sw")
+    monkeypatch.setenv("COMP_CWORD", "1")
+    assert main([]) == 0
+    assert capsys.readouterr() == ("sweep\n", "")
+
+
 def test_a_mixer_that_sees_the_future_is_refused(tmp_path, capsys):
     file = tmp_path / "ahead.py"
     file.write_text(
