@@ -170,19 +170,17 @@ def test_runs_that_diverge_are_on_the_card(shelf):
     wild = replace(MICRO, recall=replace(MICRO.recall, rates=rates))
     found, _ = made("linear_attention", shelf, wild)
     assert [(run["status"], run["train.lr"], run["seed"]) for run in found.facts["unfinished"]] == [
-        ("diverged", 1e9, seed) for seed in SEEDS
+        ("diverged", 1e9, SEEDS[0])  # the other seeds are trained at the best rate alone
     ]
     assert found.failures == [], "which is a result, not a failure"
     line = found.facts["lines"][0]
-    assert line["outcomes"] == {"done": 3, "diverged": 3, "failed": 0, "missing": 0}
-    assert [(rate["rate"], rate["state"], rate["chosen"]) for rate in line["rates"]] == [
-        (1e-2, "measured", True),
-        (1e9, "diverged", False),
-    ]
-    assert any("of 6 runs, 3 diverged" in caveat for caveat in found.facts["caveats"])
+    assert line["outcomes"] == {"done": 4, "diverged": 1, "failed": 0, "missing": 0}
+    states = {rate["rate"]: rate["state"] for rate in line["rates"]}
+    assert len(states) == 3, "the best of those given is at the edge, so one beyond it was tried"
+    assert (states.pop(1e9), *states.values()) == ("diverged", "measured", "measured")
+    assert any("of 5 runs, 1 diverged" in caveat for caveat in found.facts["caveats"])
     for text in (found.html, found.markdown):
         assert "diverged" in text
-        assert line["rates"][1]["state"] in text
 
 
 def test_a_subject_all_of_whose_runs_diverge_has_a_card_that_says_so(shelf):
