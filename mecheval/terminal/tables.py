@@ -50,7 +50,9 @@ def duration(low: int | float, high: int | float) -> str:
         unit, seconds = "minutes", 60.0
     digits = 1 if unit == "hours" and high < 36_000 else 0
     first, last = (f"{end / seconds:.{digits}f}" for end in (low, high))
-    return f"about {last} {unit}" if first == last else f"{first}–{last} {unit}"
+    if first == last:
+        return f"about {last} {unit}"
+    return f"up to {last} {unit}" if not float(first) else f"{first}–{last} {unit}"
 
 
 def title(name: str, *facts: str) -> Text:

@@ -21,6 +21,7 @@ def row(status="waiting", steps=0, speed=None, **other):
     ("low", "high", "text"),
     [
         (40, 80, "40–80 seconds"),
+        (20, 120, "up to 2 minutes"),
         (480, 720, "8–12 minutes"),
         (600, 610, "about 10 minutes"),
         (5400, 9000, "1.5–2.5 hours"),
