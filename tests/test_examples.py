@@ -64,8 +64,8 @@ def test_the_ten_lines_find_out_how_the_model_recalls(tmp_path):
     command = [sys.executable, EXAMPLES / "ten_lines.py"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
     of_the_run, of_the_grid = done.stdout.splitlines()
-    assert of_the_run.startswith("induction: ")
-    assert of_the_grid.startswith("induction: ")
+    assert of_the_run.startswith("induction (")
+    assert of_the_grid.startswith("induction (")
 
 
 @pytest.mark.parametrize("file", sorted(EXAMPLES.glob("*.py")), ids=lambda file: file.name)

@@ -94,7 +94,7 @@ def read_study(runs: CardRuns, tasks: Sequence[str]) -> tuple[Study, dict[str, S
     requested = {**runs.own.requested, **runs.shared.requested}
     table = study.runs
     resting = table["key"].isin(list(runs.own.stopped)) & ~table["outcome"].isin(FINISHED)
-    resting &= table["reason"].isna()
+    resting &= table["reason"].isna() | (table["status"] == "stopped")
     keep = table["outcome"].isin(FINISHED) | table["key"].isin(list(requested))
     keep &= ~resting & table["task"].isin(list(tasks))
     stopped = {key: runs.own.stopped[key] for key in table.loc[resting, "key"]}

@@ -129,7 +129,7 @@ def _architecture(line: dict[str, Any]) -> str:
     return names.architecture(line["model.architecture"])
 
 
-def _width(line: dict[str, Any]) -> str:
+def _width(line: Any) -> str:
     return f"d_model {int(line['model.d_model'])}, {int(line['model.layers'])} layers"
 
 

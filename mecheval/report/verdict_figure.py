@@ -109,7 +109,7 @@ class Verdicts(TablePart):
         x = altair.X("value:Q", title="accuracy on test", **shares())
         bars = base.mark_bar(height=16).encode(x=x, color=mechanism)
         bars += base.mark_rule().encode(x="low:Q", x2="high:Q")
-        bars += base.mark_tick(thickness=1.5, size=24, color="currentColor").encode(x="chance:Q")
+        bars += base.mark_tick(thickness=1.5, size=24, color="black").encode(x="chance:Q")
         bars += seed_dots(base, "seed_values", color="black").encode(x="seed_values:Q")
         beside = altair.Y("label:N", axis=None, **order)
         cells = self._cells().encode(y=beside)

@@ -51,7 +51,8 @@ def chance(task: Task, seed: int = 0) -> Chance:
     training, test = (task.documents(seed, split, 0, DOCUMENTS) for split in ("train", "test"))
     answers, counts = np.unique(training.answers, return_counts=True)
     symbols = getattr(task, "symbols", None)
-    values = np.array(symbols("value")) if symbols else np.union1d(answers, test.answers)
+    # a third-party task may have another thing of this name
+    values = np.array(symbols("value")) if callable(symbols) else np.union1d(answers, test.answers)
     share = _share_of_values(test, np.isin(test.tokens, values) & _before_query(test))
     return Chance(
         in_document=float(share.mean()),

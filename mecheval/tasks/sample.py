@@ -3,9 +3,10 @@
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
+from mecheval.core.errors import InvalidInput
 from mecheval.core.notebook import short
 from mecheval.core.options import Field
-from mecheval.tasks.corruption import Kind, Role, Seed, corrupt_by_kind
+from mecheval.tasks.corruption import Kind, Role, Seed, check_kind, corrupt_by_kind
 from mecheval.tasks.documents import NO_ANSWER, Documents
 from mecheval.tasks.splits import Split
 from mecheval.tasks.task import Task
@@ -123,6 +124,8 @@ def sample(
     >>> record.roles["query"], len(record.tokens), record.corrupted.usable
     (6, 7, True)
     """
+    if problem := check_kind(kind):  # before documents are drawn, which takes longer
+        raise InvalidInput(problem)
     docs = task.documents(seed, split, start, start + n)
     corrupted = corrupt_by_kind(task, docs, role, seed, kind)
     twins = []

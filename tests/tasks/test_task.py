@@ -14,7 +14,10 @@ import pytest
         ("task.documents(-1, 'test', 0, 1)", "seed=-1 must be an integer from 0 to 4294967295"),
         ("task.corrupt(docs, 'bos', 0)", "role=bos must be one of key, value, query"),
         ("task.corrupt(docs, 'key', -1)", "seed=-1 must be an integer from 0 to 4294967295"),
-        ("task.corrupt(docs, 'key', 0, 'shuffle')", "kind=shuffle must be one of resample, swap"),
+        (
+            "task.corrupt(docs, 'key', 0, 'shuffle')",
+            "kind=shuffle must be one of resample, swap; '--plugin file.py' registers yours",
+        ),
         ("mecheval.Recall(pairs=0)", "pairs=0 must be an integer from 1 to 4096"),
         ("mecheval.Recall(pairs='8')", 'pairs="8" must be an integer from 1 to 4096'),
         ("mecheval.Treecall(head='top')", "head=top must be one of left, right"),
