@@ -65,7 +65,7 @@ slurm: $(VENV)/ready
 clean:
 	rm -rf $(VENV) site .cache .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
-# a CPU build of torch is taken where pip finds one beside its index (find-links), else the index's
+# a CPU build of torch is taken where pip finds one beside its index, else the index's
 $(VENV)/ready: pyproject.toml locks/dev.txt locks/torch-cpu.txt locks/torch.txt
 	$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11), "mecheval needs Python 3.11 or newer; set PYTHON="'
 	$(PYTHON) -m venv $(VENV)

@@ -5,7 +5,7 @@ make lock        after a change of constraints.txt or of a dependency in pyproje
 Versions come from constraints.txt; a package that only some platform needs and that is not there
 gets the newest version that fits. Hashes and dependencies come from the package index that pip is
 configured with, without a download: all platforms, Python 3.11 to 3.13. torch is locked by itself:
-a CPU build lying beside the index (pip's find-links) is preferred to the index's own.
+a CPU build lying beside the index is preferred to the index's own.
 """
 
 import hashlib
