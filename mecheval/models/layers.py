@@ -59,6 +59,19 @@ class Silu(nn.SiLU):
         return F.silu(project(gather_reads(x, at)))
 
 
+class ResidualConv(nn.Conv1d):
+    """A short convolution added to its input, as Canon layers have it: x ← x + conv(x).
+
+    It is causal and depthwise, without bias and without activation.
+    """
+
+    def __init__(self, channels: int, width: int) -> None:
+        super().__init__(channels, channels, width, groups=channels, bias=False)
+
+    def forward(self, x: Stream) -> Stream:
+        return x + short_conv(x, self.weight[:, 0])
+
+
 class ImplicitFilter(nn.Module):
     """BaseConv's long filter: an MLP of the position, k_i = W₂ relu(W₁ (t, cos ωi, −sin ωi))."""
 
