@@ -144,7 +144,7 @@ def recurrence_weights(
     b: Keys | None = None,
 ) -> Weights:
     """Return how much of each v_s is in o_t: all queries are carried back at once."""
-    batch, time, heads, _ = q.shape
+    time = q.shape[1]
     steps = k.shape[1] // time
     r, columns = q.transpose(1, 2), []
     places = torch.arange(time, device=q.device)
