@@ -15,10 +15,12 @@ before it decays. Where a paper decays first (Gated DeltaNet, KDA), a is w∘k i
 """
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
 from mecheval.models.ops import Reads
+from mecheval.models.ops.compiled import apply_kernels, not_compiled
 
 Queries = Float[Tensor, "batch time head d_key"]
 ReadQueries = Float[Tensor, "batch reads head d_key"]
@@ -39,8 +41,13 @@ def recurrence(
     a: Keys | None = None,
     b: Keys | None = None,
 ) -> Outputs:
-    """Return the outputs o."""
-    return recurrence_ref(q, k, v, w, a, b)
+    """Return the outputs o, by a kernel that holds one memory at a time, if it can take them."""
+    if not_compiled(q, k, v) or not v.numel():
+        return recurrence_ref(q, k, v, w, a, b)
+    from mecheval.models.ops.kernels.recurrence import backward, forward
+
+    inputs = _lay_out(q, k, v, w, a, b)
+    return apply_kernels((forward, backward), (*q.shape[:3], v.shape[3]), len(inputs), *inputs)
 
 
 def recurrence_read(
@@ -58,7 +65,13 @@ def recurrence_read(
     A query is carried back through the steps instead, as r_{t−1} = w_t ∘ r_t + a_t (b_tᵀ r_t), and
     reads k_tᵀ r_t of each value: vectors take the place of matrices.
     """
-    return recurrence_read_ref(q, k, v, at, w, a, b, steps)
+    if not_compiled(q, k, v) or not v.numel():
+        return recurrence_read_ref(q, k, v, at, w, a, b, steps)
+    from mecheval.models.ops.kernels.recurrence_read import backward, forward
+
+    last = (at * steps + steps - 1).contiguous()
+    inputs = *_lay_out(q, k, v, w, a, b), last
+    return apply_kernels((forward, backward), (*q.shape[:3], v.shape[3]), 1, *inputs)
 
 
 def recurrence_ref(
@@ -165,3 +178,20 @@ def _step(S: Tensor, t: int, w: Tensor | None, a: Tensor | None, b: Tensor | Non
         return kept
     held = torch.einsum("bhk,bhkv->bhv", a[:, t], S)
     return kept + b[:, t, :, :, None] * held[:, :, None, :]
+
+
+def _lay_out(
+    q: Tensor, k: Tensor, v: Tensor, w: Tensor | None, a: Tensor | None, b: Tensor | None
+) -> tuple[Tensor, ...]:
+    """Give the kernels every argument, contiguous, and rows of the memory in whole groups.
+
+    Decays of a head are repeated for its rows; `a` and `b` without elements erase nothing.
+    """
+    from mecheval.models.ops.kernels import GROUP
+
+    w = torch.ones_like(k) if w is None else w.expand_as(k)
+    none = k.new_empty(0, 0, 0, 0)
+    a, b = (none if x is None else x for x in (a, b))
+    if missing := -k.shape[3] % GROUP:
+        q, k, w, a, b = (F.pad(x, (0, missing)) if x.numel() else x for x in (q, k, w, a, b))
+    return tuple(x.contiguous() for x in (q, k, v, w, a, b))

@@ -1,0 +1,84 @@
+"""Single reads of the linear recurrence and their gradients: a query carried back through it.
+
+    r_{t−1} = w_t ∘ r_t + a_t (b_t · r_t)        o = Σ_t (k_t · r_t) v_t,   r_last = q
+"""
+
+import numpy as np
+from numba import njit
+
+from mecheval.models.ops.kernels import FAST
+
+
+@njit(inline="always")
+def _dot(x, y):
+    total = x.dtype.type(0)
+    for i in range(len(x)):
+        total += x[i] * y[i]
+    return total
+
+
+@njit(inline="always")
+def _carry_back(r, n, t, h, w, a, b, new):
+    """Write r_{t−1} and return b · r_t, what the query reads of the value that is erased."""
+    if a.size == 0:
+        for i in range(len(r)):
+            new[i] = w[n, t, h, i] * r[i]
+        return r.dtype.type(0)
+    erased = _dot(b[n, t, h], r)
+    for i in range(len(r)):
+        new[i] = w[n, t, h, i] * r[i] + erased * a[n, t, h, i]
+    return erased
+
+
+@njit(cache=True, fastmath=FAST, error_model="numpy")
+def forward(q, k, v, w, a, b, last, o):
+    """Write what each query reads after step `last`."""
+    batch, reads, heads, d_key = q.shape
+    r = np.empty(d_key, q.dtype)
+    for n in range(batch):
+        for i in range(reads):
+            for h in range(heads):
+                out = o[n, i, h]
+                out[:] = 0
+                r[:] = q[n, i, h]
+                for t in range(last[n, i], -1, -1):
+                    match, value = _dot(k[n, t, h], r), v[n, t, h]
+                    for j in range(len(out)):
+                        out[j] += match * value[j]
+                    _carry_back(r, n, t, h, w, a, b, r)
+
+
+@njit(cache=True, fastmath=FAST, error_model="numpy")
+def backward(q, k, v, w, a, b, last, g, gq, gk, gv, gw, ga, gb):
+    """Write `gq` and add to the other gradients, given `g`, that of the outputs."""
+    batch, reads, heads, d_key = q.shape
+    length = k.shape[1]
+    r, erased = np.empty((length + 1, d_key), q.dtype), np.empty(length, q.dtype)
+    for n in range(batch):
+        for i in range(reads):
+            for h in range(heads):
+                up, end = g[n, i, h], last[n, i]
+                r[end + 1] = q[n, i, h]  # row t + 1 is the query before it passes step t
+                for t in range(end, -1, -1):
+                    erased[t] = _carry_back(r[t + 1], n, t, h, w, a, b, r[t])
+                down = gq[n, i, h]  # the gradient of the query before step t
+                down[:] = 0
+                for t in range(end + 1):
+                    now, key, decay = r[t + 1], k[n, t, h], w[n, t, h]
+                    match, gmatch = _dot(key, now), _dot(v[n, t, h], up)
+                    gvalue, gkey, gdecay = gv[n, t, h], gk[n, t, h], gw[n, t, h]
+                    for j in range(len(up)):
+                        gvalue[j] += match * up[j]
+                    for d in range(d_key):
+                        gkey[d] += gmatch * now[d]
+                        gdecay[d] += down[d] * now[d]
+                    gerased = down.dtype.type(0)
+                    if a.size:
+                        gerased = _dot(a[n, t, h], down)
+                        for d in range(d_key):
+                            ga[n, t, h, d] += erased[t] * down[d]
+                            gb[n, t, h, d] += gerased * now[d]
+                            down[d] = decay[d] * down[d] + gerased * b[n, t, h, d] + gmatch * key[d]
+                    else:
+                        for d in range(d_key):
+                            down[d] = decay[d] * down[d] + gmatch * key[d]
