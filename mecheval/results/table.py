@@ -5,7 +5,7 @@ They are read from run folders or from an archive.
 
 import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from mecheval.core.errors import DamagedRunWarning, InvalidInput, StoreError
 from mecheval.results.archive import DAMAGED, OUTCOME, Archive, Entry, RunData
 from mecheval.results.columns import meaning_of, plain_names, uses_dotted_names
+from mecheval.results.frames import joined
 from mecheval.runs.checkpoint import newest_step
 from mecheval.runs.files import Damaged, read_json
 from mecheval.runs.finished import CHECKSUMS, NEEDED, PARTIAL, Run
@@ -84,7 +85,7 @@ class Results:
         """Return every measurement of every finished run."""
         rows = []
         for run, data in self._finished:
-            rows += [run | {name: row[name] for name in MEASURED} for row in data.rows]
+            rows += [run | _measured(row) for row in data.rows]
         return rows
 
     def curves(self) -> list[dict[str, Any]]:
@@ -115,8 +116,9 @@ class Results:
 
         if table not in TABLES:
             raise InvalidInput(f"table={table!r} must be one of {', '.join(TABLES)}")
-        lines = getattr(self, table)()
-        frame = DataFrame(lines, columns=None if lines else list(COLUMNS[table]))
+        frame = DataFrame(self.runs()) if table == "runs" else self._joined(table)
+        if frame.empty:
+            frame = DataFrame(columns=list(COLUMNS[table]))
         return frame if dotted else frame.rename(columns=plain_names(frame.columns))
 
     def columns(self) -> list[dict[str, str]]:
@@ -150,6 +152,12 @@ class Results:
                 raise InvalidInput(f"sql={query!r} must be a query, as in {example}")
             return answer.df()
 
+    def _joined(self, table: str) -> "DataFrame":
+        runs = [run for run, _ in self._finished]
+        if table == "rows":
+            return joined(runs, [list(map(_measured, data.rows)) for _, data in self._finished])
+        return joined(runs, [data.curve for _, data in self._finished])
+
     @cached_property
     def _entries(self) -> list[Entry]:
         archive = Archive.read(self.folder)
@@ -173,6 +181,10 @@ class Results:
                 run = {"key": outcome["key"], "status": outcome["status"], **experiment}
                 finished.append((run, data))
         return finished
+
+
+def _measured(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: row[name] for name in MEASURED}
 
 
 def _read_run(folder: Path) -> Entry | None:
