@@ -11,15 +11,16 @@ from pathlib import Path
 
 from mecheval.cards.search import Stopped, read_stopped, write_stopped
 from mecheval.cards.subject import Subject
+from mecheval.core.plugin_files import isolated_plugins
 from mecheval.models.config import ModelConfig
-from mecheval.plugins import isolated_plugins
 from mecheval.results.plan import Plan
 from mecheval.runs.experiment import Experiment
 from mecheval.runs.files import Damaged, read_json
 from mecheval.runs.pending import STOPPED
+from mecheval.sweeps.options import SweepOptions
 from mecheval.sweeps.planned import Outcome, PlannedRun
 from mecheval.sweeps.recipe import Scale
-from mecheval.sweeps.sweep import OPEN, Executor, Sweep, SweepOptions, Watch
+from mecheval.sweeps.sweep import OPEN, Executor, Sweep, Watch
 from mecheval.sweeps.worker import work
 
 RECIPE = "card"

@@ -18,7 +18,7 @@ from mecheval.cards.search import (
     wider_rate,
 )
 from mecheval.report import labels
-from mecheval.runs.finished import CHECKSUMS
+from mecheval.runs.checked import CHECKSUMS
 from mecheval.sweeps.sweep import Watch
 
 if TYPE_CHECKING:

@@ -43,10 +43,11 @@ class Reading:
         likelihood may be below the corrupt one or above the clean one. But it stays within 0…1
         itself, and so the run's clean and corrupt likelihood bound its share.
         """
-        selected = rows
+        places = np.arange(len(rows))
         for name in _NARROWING:
-            same = selected[name] == getattr(self, name)
-            selected = selected[same.to_numpy(dtype=bool)]
+            same = rows[name].take(places) == getattr(self, name)
+            places = places[same.to_numpy(dtype=bool)]
+        selected = rows.take(places)
         last = selected.groupby("key")["step"].transform("max")
         selected = selected[selected["step"] == last]
         if self.metric != "share":

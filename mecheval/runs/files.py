@@ -60,12 +60,12 @@ def write_json(path: Path, value: Mapping[str, Any]) -> None:
     write(path, canonical_json(record).encode() + b"\n")
 
 
-def read(path: Path) -> bytes:
+def read(path: Path | str) -> bytes:
     """Return the content of a regular file; raise Damaged for a link or anything else."""
     try:
         return _read_regular(path, os.O_NOFOLLOW)
     except OSError as error:
-        raise Damaged(f"{path.name} cannot be read: {error.strerror}") from error
+        raise Damaged(f"{Path(path).name} cannot be read: {error.strerror}") from error
 
 
 def read_input(path: Path, option: str) -> str:
@@ -77,12 +77,12 @@ def read_input(path: Path, option: str) -> str:
         raise InvalidInput(f"{option}={str(path)!r} cannot be read: {reason}") from error
 
 
-def _read_regular(path: Path, flags: int = 0, most: int | None = None) -> bytes:
+def _read_regular(path: Path | str, flags: int = 0, most: int | None = None) -> bytes:
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | flags)
     try:
         facts = os.fstat(descriptor)
         if not stat.S_ISREG(facts.st_mode):
-            raise Damaged(f"{path.name} is not a regular file")
+            raise Damaged(f"{Path(path).name} is not a regular file")
         if most is not None and facts.st_size > most:
             raise Damaged(f"it has {facts.st_size:,} bytes; at most {most:,} are allowed")
         with FileIO(descriptor, closefd=False) as file:  # a buffer would cost more than it saves

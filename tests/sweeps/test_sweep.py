@@ -10,8 +10,9 @@ from mecheval.results.table import Results
 from mecheval.runs.experiment import Settings
 from mecheval.runs.pending import PendingRun, locked
 from mecheval.runs.run import run
+from mecheval.sweeps.options import SweepOptions
 from mecheval.sweeps.planned import Outcome
-from mecheval.sweeps.sweep import Sweep, SweepOptions, sweep
+from mecheval.sweeps.sweep import Sweep, sweep
 
 
 def swept(experiments, out, executor=Inline, **options):
