@@ -79,7 +79,7 @@ def runs(folder: Folder, as_json: Json = False) -> None:
     from mecheval.terminal import tables
 
     console = tables.roomy_console()
-    console.print(tables.run_table(table.runs(), table.rows(), console.width))
+    console.print(tables.run_table(table.runs(), table.measured("rows"), console.width))
 
 
 @app.command(epilog="Example: mecheval results runs --csv > rows.csv")

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame, Series
 
 FORMULAS = ("=", "+", "-", "@", "\t", "\r")  # what opens a formula in a spreadsheet
+NUMBERS = "biufcmM"  # kinds of columns that are numbers, times or true and false
 
 
 def to_csv(table: "DataFrame") -> str:
@@ -29,12 +30,12 @@ def _cells(column: "Series") -> list[str]:
     import numpy as np
 
     values, places = _different(column)
-    if column.dtype.kind not in "biufcmM":
-        values = values.map(_safe).astype(object)
-    text = values.to_frame("value").assign(end="").to_csv(index=False, header=False)
-    cells = text.split(",\n")[:-1]
-    if '"' in text:  # a quoted cell may have such an end of its own
-        cells = [_quoted([cell]) for cell, _ in csv.reader(StringIO(text, newline=""))]
+    if column.dtype.kind in NUMBERS:
+        text = values.to_frame("value").assign(end="").to_csv(index=False, header=False)
+        cells = text.split(",\n")[:-1]
+    else:
+        pairs = zip(values, values.isna(), strict=True)
+        cells = ["" if missing else _quoted([_safe(value)]) for value, missing in pairs]
     return cells if places is None else np.array(cells, dtype=object)[places].tolist()
 
 
@@ -53,7 +54,7 @@ def _different(column: "Series") -> "tuple[Series, ndarray | None]":
     return Series(bits.view(column.dtype)), places
 
 
-def _quoted(cells: Sequence[str]) -> str:
+def _quoted(cells: Sequence[Any]) -> str:
     """Return cells as one line, in quotes where they need them."""
     line = StringIO()
     csv.writer(line, lineterminator="\n").writerow([*cells, ""])

@@ -29,26 +29,14 @@ def accuracy_at_most(runs: Evidence, bounds: Mapping[Cell, int]) -> Iterator[Num
         yield count_at_most(bound, f"{cell}: accuracy", runs.accuracy(cell))
 
 
-def share_at_least(
-    runs: Evidence,
-    cell: Cell,
-    role: str,
-    site: str = LAYER_1,
-    where: str = "",
-) -> Number:
-    """Count the seeds in which a place restores half or more."""
-    return count_at_least(ENOUGH, _place(cell, role, where), runs.share(cell, role, site))
+def share_at_least(runs: Evidence, cell: Cell, role: str, *place: str) -> Number:
+    """Count the seeds in which a place, a site and the words for it, restores half or more."""
+    return count_at_least(ENOUGH, *_share(runs, cell, role, *place))
 
 
-def share_at_most(
-    runs: Evidence,
-    cell: Cell,
-    role: str,
-    site: str = LAYER_1,
-    where: str = "",
-) -> Number:
+def share_at_most(runs: Evidence, cell: Cell, role: str, *place: str) -> Number:
     """Count the seeds in which a place restores little."""
-    return count_at_most(LITTLE, _place(cell, role, where), runs.share(cell, role, site))
+    return count_at_most(LITTLE, *_share(runs, cell, role, *place))
 
 
 def mechanisms(
@@ -68,6 +56,9 @@ def lead(runs: Evidence, cell: Cell, other: Cell, split: str = "test") -> Seeds:
     return gaps(runs.accuracy(cell, split), runs.accuracy(other, split))
 
 
-def _place(cell: Cell, role: str, where: str) -> str:
-    """Return `Mamba: share of layer 0's mixer at the query`."""
-    return " ".join(f"{cell}: share {where} at the {role.replace('_', ' ')}".split())
+def _share(
+    runs: Evidence, cell: Cell, role: str, site: str = LAYER_1, where: str = ""
+) -> tuple[str, Seeds]:
+    """Return `Mamba: share of layer 0's mixer at the query`, and the share of each seed."""
+    words = f"{cell}: share {where} at the {role.replace('_', ' ')}"
+    return " ".join(words.split()), runs.share(cell, role, site)
