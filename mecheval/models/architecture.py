@@ -79,6 +79,9 @@ based = _template(
     "linear_attention",
 )
 delta_net = _template("DeltaNet: a memory written by the delta rule.", "delta_net")
+gated_delta_net = _template(
+    "Gated DeltaNet: the delta rule on a memory that decays.", "gated_delta_net"
+)
 h3 = _template("H3: a shift SSM and a diagonal SSM with multiplications between them.", "h3")
 hyena = _template("Hyena: gates around an implicit long convolution.", "hyena")
 mamba = _template(

@@ -3,6 +3,7 @@
 A layer's `read` returns its output at some positions without computing the others.
 """
 
+import math
 from collections.abc import Callable
 
 import torch
@@ -59,6 +60,11 @@ class Silu(nn.SiLU):
         return F.silu(project(gather_reads(x, at)))
 
 
+def conv_silu(channels: int, width: int) -> ShortConvSilu | Silu:
+    """Return a short convolution without bias followed by silu; of width 0, the silu alone."""
+    return ShortConvSilu(channels, width, bias=False) if width else Silu()
+
+
 class ResidualConv(nn.Conv1d):
     """A short convolution added to its input, as Canon layers have it: x ← x + conv(x).
 
@@ -108,6 +114,13 @@ def l2_normalise(x: Channels, scale: float = 1.0) -> Channels:
     """Return x / |x|, times `scale`."""
     channels = x.shape[-1]
     return rms_norm(x, x.new_full((channels,), scale * channels**-0.5), 1e-6 / channels)
+
+
+def draw_step_bias(count: int) -> Channels:
+    """Draw b so that softplus(b) is log-uniform in [0.001, 0.1], as Mamba's step sizes start."""
+    log_dt = torch.empty(count).uniform_(math.log(0.001), math.log(0.1))
+    dt = log_dt.exp().clamp(min=1e-4)
+    return dt + torch.log(-torch.expm1(-dt))
 
 
 def split_heads(x: Stream, heads: int) -> Float[Tensor, "batch time head d_head"]:
