@@ -10,7 +10,6 @@ from support.task_facts import relative_error
 
 from mecheval.models.registries import mixers
 
-
 ZOOLOGY = ("attention", "base_conv", "linear_attention", "h3", "hyena")
 
 

@@ -13,12 +13,13 @@ from support.numpy_reference import (
     convolve,
     numbers,
     silu,
+    some_and_all,
 )
 from support.task_facts import relative_error
 
 from mecheval.models.mixers.gated_delta_net import EPSILON, GatedDeltaNet
 from mecheval.models.ops.per_token import rms_norm_ref, silu_gate_ref
-from mecheval.models.ops.recurrence import recurrence_read_ref, recurrence_ref
+from mecheval.models.ops.recurrence import recurrence_ref
 from mecheval.models.ops.short_conv import short_conv_silu_ref
 
 CASES = at_every_shape(
@@ -40,7 +41,7 @@ def sigmoid(z):
     return 1 / (1 + np.exp(-z))
 
 
-def normal(z, eps):
+def normalised(z, eps):
     return z / np.sqrt((z * z).sum(-1, keepdims=True) + eps)
 
 
@@ -52,11 +53,7 @@ def reference(w, x, heads=1, expand_k=0.75, expand_v=1.5, d_conv=4, householders
     y = np.empty_like(x)
     states = np.empty((*x.shape[:2], heads, d_key, d_value + normaliser))
     for n in range(len(x)):
-        parts = {}
-        for which in "qkv":
-            z = x[n] @ w[f"{which}_proj.weight"].T
-            z = convolve(z, w[f"{which}_conv.weight"][:, 0, ::-1].T) if d_conv else z
-            parts[which] = silu(z)
+        parts = {which: project(w, x[n], which, d_conv) for which in "qkv"}
         S = np.zeros((heads, d_key, d_value + normaliser))
         for t in range(x.shape[1]):
             q = parts["q"][t].reshape(heads, d_key)
@@ -66,7 +63,7 @@ def reference(w, x, heads=1, expand_k=0.75, expand_v=1.5, d_conv=4, householders
                 q, k = (np.where(z > 0, z + 1, np.exp(np.minimum(z, 0))) for z in (q, k))
                 v = np.concatenate([v, np.ones_like(v[..., :1])], axis=-1)
             else:
-                q, k = normal(q, 1e-6), normal(k, 1e-6)
+                q, k = normalised(q, 1e-6), normalised(k, 1e-6)
             beta = np.ones((householders, heads))
             if use["beta"]:
                 beta = sigmoid(x[n, t] @ w["b_proj.weight"].T).reshape(householders, heads)
@@ -77,16 +74,25 @@ def reference(w, x, heads=1, expand_k=0.75, expand_v=1.5, d_conv=4, householders
                     old = k[write, h] @ S[h] if use["delta"] else 0
                     S[h] += beta[write, h] * np.outer(k[write, h], v[write, h] - old)
             states[n, t] = S
-            o = np.einsum("hk,hkv->hv", q / math.sqrt(d_key), S)
-            if normaliser:
-                o = o[:, :-1] / (o[:, -1:] + EPSILON)
-            if use["norm"]:
-                o = normal(o, 1e-5 * d_value) * math.sqrt(d_value) * w["o_norm.weight"]
-            o = o.flatten()
-            if use["gate"]:
-                o = o * silu(w["g_proj.weight"] @ x[n, t])
-            y[n, t] = w["o_proj.weight"] @ o
+            y[n, t] = output(w, x[n, t], np.einsum("hk,hkv->hv", q / math.sqrt(d_key), S), use)
     return y, states
+
+
+def project(w, x, which, d_conv):
+    """Return silu(conv(W x)) of one document; the last tap is on the present token."""
+    z = x @ w[f"{which}_proj.weight"].T
+    return silu(convolve(z, w[f"{which}_conv.weight"][:, 0, ::-1].T) if d_conv else z)
+
+
+def output(w, x, o, use):
+    """Return what the block adds to the stream, given what the heads read."""
+    if use.get("normaliser"):
+        o = o[:, :-1] / (o[:, -1:] + EPSILON)
+    if use["norm"]:
+        width = o.shape[1]
+        o = normalised(o, 1e-5 * width) * math.sqrt(width) * w["o_norm.weight"]
+    gate = silu(w["g_proj.weight"] @ x) if use["gate"] else 1
+    return w["o_proj.weight"] @ (o.flatten() * gate)
 
 
 def decay(w, x, kind, heads):
@@ -99,8 +105,9 @@ def decay(w, x, kind, heads):
     return np.exp(-np.exp(w["A_log"])[:, None] * z)
 
 
-def test_the_output_is_the_recurrence():
-    for case in CASES:
+@some_and_all(CASES)
+def test_the_output_is_the_recurrence(cases):
+    for case in cases:
         mixer, x = case.draw(GatedDeltaNet)
         y, states = reference(numbers(mixer), x.double().numpy(), **case.options)
         assert_agreement(case, mixer, x, y, state=states)
