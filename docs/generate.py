@@ -26,6 +26,7 @@ from mecheval.tasks.sample import sample
 from mecheval.terminal.documents import document, legend
 
 HERE = Path(__file__).parent
+PATTERNS = {"hybrid": "hybrid:mamba+attention", "parallel": "parallel:attention|mamba"}
 MADE = "Made by `make docs` from the code; a test fails when it is out of date."
 
 
@@ -55,7 +56,8 @@ def site_page() -> str:
         "with more, `blocks.1`, `blocks.2` … follow."
     ]
     for name in architectures.names():
-        parts += [f"## {name}", architectures.describe(name).summary, site_table(name)]
+        example = PATTERNS.get(name, name)
+        parts += [f"## {example}", architectures.describe(name).summary, site_table(example)]
     return joined(parts)
 
 

@@ -4,7 +4,7 @@ A layer's `read` returns its output at some positions without computing the othe
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import torch
 import torch.nn.functional as F
@@ -15,6 +15,7 @@ from mecheval.models.ops import Reads, Stream, gather_reads
 from mecheval.models.ops.filters import position_features
 from mecheval.models.ops.per_token import mlp, rms_norm
 from mecheval.models.ops.short_conv import short_conv, short_conv_silu
+from mecheval.models.site import Site
 
 Channels = Float[Tensor, "... channel"]
 Output = Float[Tensor, "batch reads projected"]
@@ -73,9 +74,31 @@ class ResidualConv(nn.Conv1d):
 
     def __init__(self, channels: int, width: int) -> None:
         super().__init__(channels, channels, width, groups=channels, bias=False)
+        self.added = Site("batch time channel", "what the short convolution adds")
 
     def forward(self, x: Stream) -> Stream:
-        return x + short_conv(x, self.weight[:, 0])
+        return x + self.added(short_conv(x, self.weight[:, 0]))
+
+
+class ConvolvedLinear(nn.Linear):
+    """A linear layer with short convolutions on some of its outputs.
+
+    It takes over the weights of `linear`; `parts` are the channels of each place.
+    """
+
+    def __init__(self, linear: nn.Linear, parts: Mapping[str, slice], width: int) -> None:
+        super().__init__(linear.in_features, linear.out_features, linear.bias is not None)
+        self.weight, self.bias, self.parts = linear.weight, linear.bias, parts
+        for place, part in parts.items():
+            setattr(self, f"sconv_{place}", ResidualConv(part.stop - part.start, width))
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = super().forward(x)
+        pieces, done = [], 0
+        for place, part in sorted(self.parts.items(), key=lambda item: item[1].start):
+            pieces += [y[..., done : part.start], getattr(self, f"sconv_{place}")(y[..., part])]
+            done = part.stop
+        return torch.cat([*pieces, y[..., done:]], dim=-1)
 
 
 class ImplicitFilter(nn.Module):
@@ -92,14 +115,17 @@ class ImplicitFilter(nn.Module):
 
 
 class MLP(nn.Module):
-    """The state mixer of a block: W₂ gelu(W₁ x)."""
+    """The state mixer of a block: W₂ gelu(W₁ x), or W₂ gelu(conv(W₁ x)) with `taps`."""
 
-    def __init__(self, d_model: int, expand: int = 4) -> None:
+    def __init__(self, d_model: int, expand: int = 4, taps: int = 0) -> None:
         super().__init__()
         self.fc1 = nn.Linear(d_model, expand * d_model)
         self.fc2 = nn.Linear(expand * d_model, d_model)
+        self.sconv_D = ResidualConv(expand * d_model, taps) if taps else None
 
     def forward(self, x: Stream) -> Stream:
+        if self.sconv_D is not None:
+            return self.fc2(F.gelu(self.sconv_D(self.fc1(x))))
         return mlp(x, self.fc1.weight, self.fc1.bias, self.fc2.weight, self.fc2.bias)
 
 

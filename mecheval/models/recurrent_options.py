@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
 from mecheval.core.options import Constraints, Field
-from mecheval.models.mixer_options import Heads, MixerOptions, Taps
+from mecheval.models.mixer_options import SEPARATE, Heads, MixerOptions, Taps
 
 ExpandKeys = Annotated[
     float, Field(gt=0, le=16, description="width of all keys, as a multiple of d_model")
@@ -81,3 +81,4 @@ class GatedDeltaNetOptions(ExpandedOptions):
         strength_needs_beta,
         no_normaliser_with_delta,
     )
+    projections = SEPARATE

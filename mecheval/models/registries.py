@@ -34,5 +34,7 @@ for name in (
     "h3",
     "hyena",
     "mamba",
+    "hybrid",
+    "parallel",
 ):
     architectures.add(name, f"mecheval.models.architecture:{name}")
