@@ -14,7 +14,7 @@ from numpy import ndarray
 
 from mecheval.metrics.statistics import interval, proportion_interval
 from mecheval.runs.finished import Run
-from mecheval.tasks.chance import chance
+from mecheval.tasks.chance import chance, known_chance
 from mecheval.tasks.documents import Documents
 from mecheval.tasks.recall import Recall
 
@@ -40,14 +40,14 @@ def diagnose(run: Run, model: "Model") -> Row:
     distance = test.roles["query"] - test.roles["key"]
     reach = _reach(model, run)
     limit = reach[0]["tokens"] if reach else 0
-    levels = chance(task, seed)
+    levels = known_chance(experiment.task_spec)
     return {
         "task": experiment.task_spec,
         "test": _proportion(right),
         "train": _proportion(_answers(model, seen)[0]),
         "from_document": _proportion(inside),
-        "chance": levels.best,
-        "without_recall": str(levels),
+        "chance": levels.best if levels else None,
+        "without_recall": str(levels) if levels else "not known",
         "by_distance": list(_grouped(distance, right)),
         "by_position": list(_grouped(_position(run, test), right)),
         "position": "pair" if isinstance(task, Recall) else "position of the key",

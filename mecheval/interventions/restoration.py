@@ -36,9 +36,14 @@ def rows(grid: Grid, step: int, metrics: Sequence[str] | None = None) -> list[Me
             measurements.append(Measurement.of(x, metric=metric, **columns))
     for cell, (share, means) in shares(grid).items() if "share" in names else ():
         n = int((~np.isnan(grid.cells[cell]["likelihood"])).sum())
-        ends = middle(means)
-        low, high = min(ends[0], share), max(ends[1], share)
-        numbers = {"value": share, "n": n, "low": low, "high": high, **_columns(grid, step, *cell)}
+        low, high = middle(means)
+        numbers: dict[str, Any] = {
+            "value": share,
+            "n": n,
+            "low": min(low, share),
+            "high": max(high, share),
+        }
+        numbers |= _columns(grid, step, *cell)
         measurements.append(Measurement(metric="share", **numbers))
     return measurements
 
