@@ -170,7 +170,7 @@ def vars_of(row):
         ("delta rule", {"key": 1.0}),
         ("delta rule", {"value": 1.0}),
         ("mamba, both layers", {"query": 1.0}),
-        ("window too short", {"query": 1.0}),
+        ("window too short", {"key": 1.0}),
         ("memoriser", {"value": 1.0}),
         ("half learned", {"lost": 0.0}),
         ("one pair", {"lost": 0.1}),

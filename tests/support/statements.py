@@ -178,7 +178,7 @@ def _held(so: Evidence, places: str) -> list[str]:
         others = {role for n, role in so.back if n == layer} - {
             r.replace(" ", "_") for r, _ in named
         }
-        if not right or max(so.back[layer, role] for role in others) >= HALF + NEAR:
+        if not right or max((so.back[layer, role] for role in others), default=0.0) >= HALF + NEAR:
             wrong.append(part)
     return wrong
 
