@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 # commands that take long are drawn less often; one that is not named here is drawn as often as most
-WEIGHTS = {"demo": 0.05, "card": 0.08, "sweep run": 0.1, "sweep retry": 0.1, "run": 0.3}
+WEIGHTS = {"demo": 0.05, "card": 0.08, "sweep run": 0.06, "sweep retry": 0.06, "run": 0.3}
 WEIGHTS |= {"check": 0.4, "report": 0.25, "figure": 0.4, "claims": 0.5, "intervene": 0.5}
 WEIGHTS |= {"show task": 0.6, "describe": 0.6, "compare": 0.6}
 

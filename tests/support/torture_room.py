@@ -65,6 +65,8 @@ PLUGINS = {
 
 def build(room: Path) -> Path:
     """Write all templates into an empty folder, by the command line where it can."""
+    import mecheval.runs.run  # noqa: F401, here and not in every child
+
     for name, text in PLUGINS.items():
         (room / name).write_text(text)
     (room / "nul.py").write_bytes(b"x = '\0'\n")
@@ -128,6 +130,15 @@ def copy(source: Path, target: Path, copy_file: Callable[..., object] = shutil.c
         os.mkfifo(target)
     else:
         copy_file(source, target)
+
+
+def clear(folder: Path) -> None:
+    """Remove a folder, also where a case made one that may not be written."""
+    for path in (folder, folder / "locked"):
+        if path.is_dir() and not path.is_symlink():
+            path.chmod(0o755)
+    if folder.exists():
+        shutil.rmtree(folder)
 
 
 def snapshot(folder: Path) -> dict[str, tuple[int, int, int]]:
