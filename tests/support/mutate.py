@@ -8,12 +8,15 @@ leave a damaged run out without a word: it is named, and the exit code is 1 or 3
 an error is about as many runs as that about the whole folder.
 """
 
+import io
 import json
 import random
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
@@ -180,6 +183,7 @@ def mutate(tally: Tally, room: Path, show: bool = False) -> None:
     template.mkdir()
     build(template)
     warm_up(template)
+    draw_once(template)
     expected = count_whole(template, scratch)
 
     def damage(number: int) -> Record:
@@ -196,6 +200,8 @@ def mutate(tally: Tally, room: Path, show: bool = False) -> None:
     def alone(number: int, seen: Sequence[str] = ()) -> None:
         # damaged in a child, since DuckDB may not be used before a fork
         ((_, made),) = in_turn([number], damage)
+        if isinstance(made, End):
+            raise RuntimeError(f"case {number} cannot be made: {made.name}")
         case = Case.from_json(made)
         found = [*carry_out(case, expected)]
         problems = [(words, problem) for words, _, several in found for problem in several]
@@ -208,13 +214,50 @@ def mutate(tally: Tally, room: Path, show: bool = False) -> None:
         if show:
             alone(*chunk)
             continue
-        for number, answer in in_turn(chunk, after_others, size=10):
+        for number, answer in in_turn(chunk, after_others, size=25):
             if isinstance(answer, End):
                 alone(number, [f"{answer.name}: {answer.err.decode()}"])
             elif answer["wrong"]:
                 alone(number, answer["wrong"])
             else:
                 _record(tally, Case.from_json(answer["case"]), answer["ends"])
+
+
+def draw_once(template: Path) -> None:
+    """Let children draw no figure a second time: that takes most of the time of a page.
+
+    This process draws what most of them will: the runs without the damaged one.
+    """
+    from mecheval.cli import main
+    from mecheval.report import page
+
+    drawn: dict[Any, Any] = {}
+    draw = page.embed
+
+    def embed(figure: Any) -> Any:
+        key = repr([_content(part) for part in figure.parts])
+        key += repr((figure.name, figure.title, figure.counted, figure.partial, figure.scale))
+        if any("$" in note for note in figure.notes):  # else notes are text, and cannot fail
+            key += repr(figure.notes)
+        if key not in drawn:
+            drawn[key] = draw(figure)
+        return {**drawn[key], "figure": figure}
+
+    page.embed = embed
+    for folder in ("runs", "sweep"):
+        for run in sorted(path for path in (template / folder).iterdir() if path.is_dir()):
+            with TemporaryDirectory() as place:
+                copy(template / folder, Path(place) / folder)
+                (Path(place) / folder / run.name / "rows.jsonl").unlink()
+                quiet = redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO())
+                with quiet[0], quiet[1]:
+                    main(["report", f"{place}/{folder}", "--out", f"{place}/page.html"])
+
+
+def _content(part: Any) -> list[tuple[str, object]]:
+    """Return the fields of a part of a figure, tables as text."""
+    fields = vars(part).items()
+    return [(name, v.to_csv() if hasattr(v, "to_csv") else v) for name, v in fields]
 
 
 def _ends(found: Sequence[Found]) -> list[list[Any]]:
