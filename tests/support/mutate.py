@@ -8,15 +8,12 @@ leave a damaged run out without a word: it is named, and the exit code is 1 or 3
 an error is about as many runs as that about the whole folder.
 """
 
-import io
 import json
 import random
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
@@ -24,6 +21,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from support import mutations
 from support.bounded import End, Problem, forked, in_turn, inside
+from support.draw_once import draw_once
 from support.fuzz import warm_up
 from support.tally import Tally, torture
 from support.torture_room import build, clear, copy
@@ -174,90 +172,65 @@ def carry_out(case: Case, expected: Counts, run: Callable[..., End] = forked) ->
         yield words, end, problems or omissions(case, words, end, count)
 
 
-def mutate(tally: Tally, room: Path, show: bool = False) -> None:
-    """Carry out the cases of a tally in an empty folder.
+@dataclass(frozen=True)
+class Mutator:
+    """Carries out cases: all commands of one in a child that has carried out others before."""
 
-    All commands of some cases run in one child; what is wrong must be so in a child of its own.
-    """
+    tally: Tally
+    template: Path
+    scratch: Path
+    expected: Counts
+
+    def damage(self, number: int) -> Record:
+        clear(self.scratch)
+        self.scratch.mkdir()
+        return make(self.tally.seed, number, self.template, self.scratch).to_json()
+
+    def after_others(self, number: int) -> Record:
+        """Return what a child found."""
+        case = Case.from_json(self.damage(number))
+        found = [*carry_out(case, self.expected, inside)]
+        wrong = [problem.text for *_, problems in found for problem in problems]
+        return {"case": case.to_json(), "ends": _ends(found), "wrong": wrong}
+
+    def record(self, number: int, answer: Record | End) -> None:
+        """Record what a child found; what is wrong must be so in a child of its own."""
+        if isinstance(answer, End):
+            self.alone(number, [f"{answer.name}: {answer.err.decode()}"])
+        elif answer["wrong"]:
+            self.alone(number, answer["wrong"])
+        else:
+            _record(self.tally, Case.from_json(answer["case"]), answer["ends"])
+
+    def alone(self, number: int, seen: Sequence[str] = (), show: bool = False) -> None:
+        """Carry out a case with a child for each command."""
+        # damaged in a child, since DuckDB may not be used before a fork
+        ((_, made),) = in_turn([number], self.damage)
+        if isinstance(made, End):
+            raise RuntimeError(f"case {number} cannot be made: {made.name}")
+        case = Case.from_json(made)
+        found = [*carry_out(case, self.expected)]
+        problems = [(words, problem) for words, _, several in found for problem in several]
+        _record(self.tally, case, _ends(found), problems, [] if problems else seen)
+        for words, end, _ in found if show else ():
+            printed = end.out.decode()[:800], end.err.decode()
+            print(case, words, end.name, *printed, sep="\n", file=sys.stderr)
+
+
+def mutate(tally: Tally, room: Path, show: bool = False) -> None:
+    """Carry out the cases of a tally in an empty folder."""
     template, scratch = room / "template", room / "scratch"
     template.mkdir()
     build(template)
     warm_up(template)
     draw_once(template)
-    expected = count_whole(template, scratch)
-
-    def damage(number: int) -> Record:
-        clear(scratch)
-        scratch.mkdir()
-        return make(tally.seed, number, template, scratch).to_json()
-
-    def after_others(number: int) -> Record:
-        case = Case.from_json(damage(number))
-        found = [*carry_out(case, expected, inside)]
-        wrong = [problem.text for *_, problems in found for problem in problems]
-        return {"case": case.to_json(), "ends": _ends(found), "wrong": wrong}
-
-    def alone(number: int, seen: Sequence[str] = ()) -> None:
-        # damaged in a child, since DuckDB may not be used before a fork
-        ((_, made),) = in_turn([number], damage)
-        if isinstance(made, End):
-            raise RuntimeError(f"case {number} cannot be made: {made.name}")
-        case = Case.from_json(made)
-        found = [*carry_out(case, expected)]
-        problems = [(words, problem) for words, _, several in found for problem in several]
-        _record(tally, case, _ends(found), problems, [] if problems else seen)
-        for words, end, _ in found if show else ():
-            printed = end.out.decode()[:800], end.err.decode()
-            print(case, words, end.name, *printed, sep="\n", file=sys.stderr)
-
+    mutator = Mutator(tally, template, scratch, count_whole(template, scratch))
     for chunk in tally.chunks():
         if show:
-            alone(*chunk)
+            mutator.alone(*chunk, show=True)
             continue
-        for number, answer in in_turn(chunk, after_others, size=25):
-            if isinstance(answer, End):
-                alone(number, [f"{answer.name}: {answer.err.decode()}"])
-            elif answer["wrong"]:
-                alone(number, answer["wrong"])
-            else:
-                _record(tally, Case.from_json(answer["case"]), answer["ends"])
-
-
-def draw_once(template: Path) -> None:
-    """Let children draw no figure a second time: that takes most of the time of a page.
-
-    This process draws what most of them will: the runs without the damaged one.
-    """
-    from mecheval.cli import main
-    from mecheval.report import page
-
-    drawn: dict[Any, Any] = {}
-    draw = page.embed
-
-    def embed(figure: Any) -> Any:
-        key = repr([_content(part) for part in figure.parts])
-        key += repr((figure.name, figure.title, figure.counted, figure.partial, figure.scale))
-        if any("$" in note for note in figure.notes):  # else notes are text, and cannot fail
-            key += repr(figure.notes)
-        if key not in drawn:
-            drawn[key] = draw(figure)
-        return {**drawn[key], "figure": figure}
-
-    page.embed = embed
-    for folder in ("runs", "sweep"):
-        for run in sorted(path for path in (template / folder).iterdir() if path.is_dir()):
-            with TemporaryDirectory() as place:
-                copy(template / folder, Path(place) / folder)
-                (Path(place) / folder / run.name / "rows.jsonl").unlink()
-                quiet = redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO())
-                with quiet[0], quiet[1]:
-                    main(["report", f"{place}/{folder}", "--out", f"{place}/page.html"])
-
-
-def _content(part: Any) -> list[tuple[str, object]]:
-    """Return the fields of a part of a figure, tables as text."""
-    fields = vars(part).items()
-    return [(name, v.to_csv() if hasattr(v, "to_csv") else v) for name, v in fields]
+        for number, answer in in_turn(chunk, mutator.after_others, size=25):
+            mutator.record(number, answer)
 
 
 def _ends(found: Sequence[Found]) -> list[list[Any]]:
