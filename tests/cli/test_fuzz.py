@@ -89,9 +89,10 @@ def test_a_planted_fault_is_found_alone_and_after_other_lines(fault, kind, tmp_p
     monkeypatch.setattr(watched, "SECONDS", 0.5)  # of CPU time
 
     def do(planted):
-        if planted:
-            monkeypatch.setattr(APP, "app", fault)
-        end = bounded.inside(["list", "--help"], tmp_path)
+        with monkeypatch.context() as patch:
+            if planted:
+                patch.setattr(APP, "app", fault)
+            end = bounded.inside(["list", "--help"], tmp_path)
         return [problem.kind for problem in end.problems()]
 
     first, (_, found), last = bounded.in_turn([0, 1, 0], do, idle=0.5)

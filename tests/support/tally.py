@@ -1,7 +1,7 @@
 """Counts how cases of torture ended, keeps each in a file, and says how long the rest will take.
 
 With `--log FILE` a run that was stopped is resumed: a case that is in the file is not repeated,
-unless `--again` asks for those with problems. Each case remembers the commit that it ran on.
+unless `--again` asks for those with problems. Cases of other commits count with `--any-commit`.
 """
 
 import argparse
@@ -34,6 +34,7 @@ class Tally:
     numbers: Sequence[int]
     log: Path | None = None
     again: bool = False
+    any_commit: bool = False
     seconds: float = math.inf
     cases: dict[int, Record] = field(default_factory=dict)
 
@@ -42,7 +43,8 @@ class Tally:
         self._new, self._open = 0, list(self.numbers)
         for line in self.log.read_text().splitlines() if self.log and self.log.exists() else ():
             case = json.loads(line)  # a later line of the same number replaces an earlier one
-            if case["seed"] == self.seed and case["number"] in self.numbers:
+            same = self.any_commit or case["commit"] == self._commit
+            if same and case["seed"] == self.seed and case["number"] in self.numbers:
                 self.cases[case["number"]] = case
         known = self.cases.values()
         self._done = {c["number"] for c in known if not (self.again and c["problems"])}
@@ -72,6 +74,7 @@ class Tally:
     def keep(self, number: int) -> None:
         """Write a case's record to the log; print now and then how far this is."""
         if self.log:
+            self.log.parent.mkdir(parents=True, exist_ok=True)
             with self.log.open("a") as file:
                 file.write(json.dumps(self.cases[number]) + "\n")
         self._new += 1
@@ -130,10 +133,11 @@ def torture(
     parser.add_argument("--seconds", type=float, default=math.inf, help="start no case after")
     parser.add_argument("--log", type=Path, help="keep every case here, and resume from it")
     parser.add_argument("--again", action="store_true", help="repeat the log's cases with problems")
+    parser.add_argument("--any-commit", action="store_true", help="count cases of other commits")
     asked = parser.parse_args()
     numbers: Sequence[int] = range(asked.first, asked.first + asked.count)
     numbers = numbers if asked.only is None else [asked.only]
-    tally = Tally(asked.seed, numbers, asked.log, asked.again, asked.seconds)
+    tally = Tally(asked.seed, numbers, asked.log, asked.again, asked.any_commit, asked.seconds)
     with room() as place:
         carry_out(tally, place, asked.only is not None)
     print(json.dumps(tally.report(), indent=1))
