@@ -198,6 +198,14 @@ def test_names_that_are_not_utf_8_are_read_and_written(runs, tmp_path):
     assert (bad / "report.html").exists()
 
 
+@pytest.mark.slow
+def test_a_page_whose_title_is_a_name_that_is_not_utf_8(tmp_path, capsys):
+    bad = tmp_path / os.fsdecode(b"bad\377")
+    finished(bad, experiment(), ROWS)
+    assert main(["report", str(bad)]) == 0
+    assert "bad?" in (bad / "report.html").read_text()
+
+
 def test_a_table_cannot_be_written_to_a_name_that_is_not_utf_8(runs, capsys):
     """DuckDB opens no such file."""
     bad = os.fsdecode(b"bad\377")

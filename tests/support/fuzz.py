@@ -180,39 +180,60 @@ def _difference(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
     return sorted(name for name, _ in before.items() ^ after.items())
 
 
-def fuzz(tally: Tally, room: Path, show: bool = False) -> None:
-    """Carry out the lines of a tally in an empty folder."""
-    known, template, scratch = commands(), room / "template", room / "scratch"
-    template.mkdir()
-    build(template)
-    warm_up(template)
+@dataclass(frozen=True)
+class Fuzzer:
+    """Carries out lines, most in a child that has carried out others before."""
 
-    def after_others(number: int) -> tuple[int, float, list[str]]:
-        end, problems = carry_out(line(tally.seed, number, known), template, scratch, inside)
+    tally: Tally
+    known: Sequence[Command]
+    template: Path
+    scratch: Path
+
+    def line(self, number: int) -> Line:
+        return line(self.tally.seed, number, self.known)
+
+    def after_others(self, number: int) -> tuple[int, float, list[str]]:
+        """Return what a child found."""
+        end, problems = carry_out(self.line(number), self.template, self.scratch, inside)
         return end.code, end.cpu, [problem.text for problem in problems]
 
-    def alone(number: int, seen: Sequence[str] = ()) -> None:
-        case = line(tally.seed, number, known)
-        end, problems = carry_out(case, template, scratch)
-        _record(tally, case, end.name, end.cpu, problems, [] if problems else seen)
+    def carry_out(self, chunk: Sequence[int]) -> None:
+        """Carry out some lines; what is wrong must be so in a child of its own."""
+        shared = [number for number in chunk if not self.line(number).alone]
+        again = [(number, list[str]()) for number in chunk if number not in shared]
+        for number, answer in in_turn(shared, self.after_others):
+            if isinstance(answer, End):
+                again.append((number, [f"{answer.name}: {answer.err.decode()}"]))
+            elif answer[2]:
+                again.append((number, answer[2]))
+            else:
+                name = End(answer[0], b"", b"", 0.0).name
+                _record(self.tally, self.line(number), name, answer[1])
+        for number, seen in again:  # when the child has ended: it works in the same folder
+            self.alone(number, seen)
+
+    def alone(self, number: int, seen: Sequence[str] = (), show: bool = False) -> None:
+        """Carry out a line in a child of its own."""
+        case = self.line(number)
+        end, problems = carry_out(case, self.template, self.scratch)
+        _record(self.tally, case, end.name, end.cpu, problems, [] if problems else seen)
         if show:
             printed = (text.decode(errors="replace") for text in (end.out, end.err))
             print(case, *printed, sep="\n", file=sys.stderr)
 
+
+def fuzz(tally: Tally, room: Path, show: bool = False) -> None:
+    """Carry out the lines of a tally in an empty folder."""
+    template = room / "template"
+    template.mkdir()
+    build(template)
+    warm_up(template)
+    fuzzer = Fuzzer(tally, commands(), template, room / "scratch")
     for chunk in tally.chunks():
-        cases = [line(tally.seed, number, known) for number in chunk]
-        shared = [] if show else [case.number for case in cases if not case.alone]
-        for case in cases:
-            if case.number not in shared:
-                alone(case.number)
-        for number, answer in in_turn(shared, after_others):
-            if isinstance(answer, End):
-                alone(number, [f"{answer.name}: {answer.err.decode()}"])
-            elif answer[2]:
-                alone(number, answer[2])
-            else:
-                name = End(answer[0], b"", b"", 0.0).name
-                _record(tally, line(tally.seed, number, known), name, answer[1])
+        if show:
+            fuzzer.alone(*chunk, show=True)
+        else:
+            fuzzer.carry_out(chunk)
 
 
 def _record(

@@ -193,14 +193,18 @@ class Mutator:
         wrong = [problem.text for *_, problems in found for problem in problems]
         return {"case": case.to_json(), "ends": _ends(found), "wrong": wrong}
 
-    def record(self, number: int, answer: Record | End) -> None:
-        """Record what a child found; what is wrong must be so in a child of its own."""
-        if isinstance(answer, End):
-            self.alone(number, [f"{answer.name}: {answer.err.decode()}"])
-        elif answer["wrong"]:
-            self.alone(number, answer["wrong"])
-        else:
-            _record(self.tally, Case.from_json(answer["case"]), answer["ends"])
+    def carry_out(self, chunk: Sequence[int]) -> None:
+        """Carry out some cases; what is wrong must be so in a child of its own."""
+        again = []  # when the child has ended: it works in the same folder
+        for number, answer in in_turn(chunk, self.after_others, size=25):
+            if isinstance(answer, End):
+                again.append((number, [f"{answer.name}: {answer.err.decode()}"]))
+            elif answer["wrong"]:
+                again.append((number, answer["wrong"]))
+            else:
+                _record(self.tally, Case.from_json(answer["case"]), answer["ends"])
+        for number, seen in again:
+            self.alone(number, seen)
 
     def alone(self, number: int, seen: Sequence[str] = (), show: bool = False) -> None:
         """Carry out a case with a child for each command."""
@@ -223,14 +227,14 @@ def mutate(tally: Tally, room: Path, show: bool = False) -> None:
     template.mkdir()
     build(template)
     warm_up(template)
-    draw_once(template)
+    if not show:
+        draw_once(template)
     mutator = Mutator(tally, template, scratch, count_whole(template, scratch))
     for chunk in tally.chunks():
         if show:
             mutator.alone(*chunk, show=True)
-            continue
-        for number, answer in in_turn(chunk, mutator.after_others, size=25):
-            mutator.record(number, answer)
+        else:
+            mutator.carry_out(chunk)
 
 
 def _ends(found: Sequence[Found]) -> list[list[Any]]:
