@@ -18,7 +18,8 @@ from mecheval.results.columns import meaning_of, plain_names, uses_dotted_names
 from mecheval.runs.checkpoint import newest_step
 from mecheval.runs.files import Damaged, read_json
 from mecheval.runs.finished import CHECKSUMS, NEEDED, PARTIAL, Run
-from mecheval.runs.pending import ERROR, FAILED, STOPPED, in_use
+from mecheval.runs.lock import in_use
+from mecheval.runs.pending import ERROR, FAILED, STOPPED
 from mecheval.runs.records import check_records
 
 if TYPE_CHECKING:

@@ -20,7 +20,8 @@ from mecheval.results.plan import FINISHED, Plan
 from mecheval.results.table import Results
 from mecheval.runs.experiment import Experiment, Settings
 from mecheval.runs.finished import Run
-from mecheval.runs.pending import FAILED, STOPPED, check_same, locked
+from mecheval.runs.lock import locked
+from mecheval.runs.pending import FAILED, STOPPED, check_same
 from mecheval.runs.progress import sweep_progress
 from mecheval.runs.provenance import made_by
 from mecheval.sweeps.local import Local
