@@ -157,10 +157,24 @@ def card(
 
     Examples
     --------
-    >>> from mecheval import card
-    >>> card("mamba:d_con=2")  # refused before anything is trained
-    Traceback (most recent call last):
-    mecheval.core.errors.InvalidInput: mamba: no option 'd_con'; did you mean 'd_conv'? ...
+    >>> import torch
+    >>> from mecheval import Scale, Size, card
+    >>> class Mean(torch.nn.Module):
+    ...     "Every token sees the mean of the tokens up to itself."
+    ...     def __init__(self, d_model: int, max_len: int):
+    ...         super().__init__()
+    ...         self.out = torch.nn.Linear(d_model, d_model)
+    ...
+    ...     def forward(self, x):
+    ...         count = torch.arange(1, x.shape[1] + 1, dtype=x.dtype, device=x.device)
+    ...         return self.out(x.cumsum(1) / count[:, None])
+    >>> fields = {"train.steps": 4, "train.batch": 8, "eval.every": 2}
+    >>> fields |= {"eval.documents": 16, "eval.grid_documents": 8}
+    >>> recall = Size(widths=(8,), rates=(0.01,), options={"pairs": 2, "vocab": 8}, fields=fields)
+    >>> treecall = Size(widths=(8,), rates=(0.01,), options={"max_len": 32}, fields=fields)
+    >>> tiny = Scale(name="tiny", recall=recall, treecall=treecall)  # to learn, leave it out
+    >>> card(Mean, tiny, "cards")
+    Card('Mean', 'tiny', recall: unsolved, treecall: unsolved)
     """
     start = time.monotonic()
     options = SweepOptions(workers=cores() if workers is None else workers, device=device)

@@ -1,4 +1,4 @@
-"""The runs of a card in one folder, planned step by step, and runs in this process."""
+"""The runs of a card in one folder, planned step by step."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -11,9 +11,9 @@ from mecheval.plugins import isolated_plugins
 from mecheval.results.plan import Plan
 from mecheval.runs.experiment import Experiment
 from mecheval.runs.pending import STOPPED
-from mecheval.sweeps.planned import Outcome, PlannedRun
+from mecheval.sweeps.in_process import InProcess
+from mecheval.sweeps.planned import PlannedRun
 from mecheval.sweeps.sweep import Executor, Sweep, SweepOptions, Watch
-from mecheval.sweeps.worker import work
 
 RECIPE = "card"
 
@@ -96,27 +96,3 @@ class RunFolder:
         from mecheval.sweeps.local import Local
 
         return InProcess() if self._runner.checksums else Local(self._options.workers)
-
-
-class InProcess:
-    """Executes runs one by one in this process, for a class that no other process can import."""
-
-    def __init__(self) -> None:
-        self._ended: list[tuple[PlannedRun, Outcome]] = []
-
-    @property
-    def free(self) -> int:
-        return 1 - len(self._ended)
-
-    def start(self, run: PlannedRun) -> None:
-        outcome = work(run)
-        if outcome.status == "stopped":
-            raise KeyboardInterrupt(outcome.reason)
-        self._ended.append((run, outcome))
-
-    def ended(self) -> Iterator[tuple[PlannedRun, Outcome]]:
-        while self._ended:
-            yield self._ended.pop()
-
-    def stop(self) -> None:
-        """Do nothing: `start` returns when its run has ended."""

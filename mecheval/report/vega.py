@@ -14,7 +14,12 @@ Chart = Any  # altair's chart types have no common base that its own functions a
 Looks = dict[str, tuple[str, str]]  # colour and marker by series
 
 INK_OF_PAGE = "currentColor"  # the page's own, light or dark; black in a file by itself
-_TEXT = {"labelColor": INK_OF_PAGE, "titleColor": INK_OF_PAGE, "labelFontSize": 11, "titleFontSize": 12}
+_TEXT = {
+    "labelColor": INK_OF_PAGE,
+    "titleColor": INK_OF_PAGE,
+    "labelFontSize": 11,
+    "titleFontSize": 12,
+}
 _AXIS = {"gridColor": "#88888833", "domainColor": "#888888", "tickColor": "#888888"}
 CONFIG: dict[str, Any] = {
     "background": "transparent",

@@ -9,7 +9,7 @@ function wrap(spec, room, datasets) {
   if (spec.hconcat && room < PANEL * spec.hconcat.length) {
     spec.vconcat = spec.hconcat;
     delete spec.hconcat;
-    spec.vconcat.forEach(labelRows);
+    for (const part of spec.vconcat) labelRows(part, spec.vconcat[0]);
   }
   if (spec.facet && spec.facet.column && !spec.facet.row) {
     const {field} = spec.facet.column;
@@ -25,9 +25,12 @@ function wrap(spec, room, datasets) {
 }
 
 // beside another chart the labels of its rows would stand twice, below it they are needed
-function labelRows(spec) {
+function labelRows(spec, first) {
+  const y = part => (part.encoding || {}).y || {};
+  const axis = [first, ...(first.layer || [])].map(part => y(part).axis).find(Boolean);
   for (const part of [spec, ...(spec.layer || [])]) {
-    if (part.encoding && part.encoding.y && part.encoding.y.axis === null) delete part.encoding.y.axis;
+    if (y(part).axis === null) delete part.encoding.y.axis;
+    else if (y(part).axis && axis) part.encoding.y.axis = axis;
   }
 }
 
