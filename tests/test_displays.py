@@ -252,3 +252,21 @@ def test_numbers_of_a_document_are_the_same_in_words_and_ids():
     words = docs()[:1].to_frame()["token"].tolist()
     assert words[1] == str(int(docs().tokens[0, 1]))
     assert np.isin(["<bos>", "<div>"], words).all()
+
+
+def test_a_class_that_was_typed_is_in_no_file_also_where_a_script_runs(monkeypatch):
+    from types import ModuleType
+
+    from mecheval.core.definition import file_spec
+
+    script = ModuleType("__main__")
+    script.__file__ = __file__
+    monkeypatch.setitem(sys.modules, "__main__", script)
+    scope = {"__name__": "__main__"}
+    exec("class Typed:\n    def forward(self, x):\n        return x\n", scope)
+    assert file_spec(scope["Typed"]) is None
+    Shift.__module__, module = "__main__", Shift.__module__
+    try:
+        assert file_spec(Shift) == f"{__file__}:Shift"
+    finally:
+        Shift.__module__ = module

@@ -66,10 +66,10 @@ class TokenMixing:
     --------
     >>> from mecheval import LanguageModel, ModelConfig, Recall, token_mixing
     >>> task = Recall(pairs=4, vocab=16)
-    >>> model = LanguageModel(ModelConfig("base_conv", d_model=8), task.vocab_size)
-    >>> mixing = token_mixing(model, task, documents=16)
-    >>> mixing.without_weights, mixing.rows()  # its mixers are not o = W v
-    ((0, 1), [])
+    >>> model = LanguageModel(ModelConfig("delta_net", d_model=8), task.vocab_size)
+    >>> mixing = token_mixing(model, task, documents=16, to_roles=("key", "value"))
+    >>> list(mixing.weights), mixing.without_weights
+    ([0, 1], ())
     """
 
     from_roles: tuple[str, ...]

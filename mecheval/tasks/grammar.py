@@ -29,8 +29,8 @@ class Grammar:
 
     Examples
     --------
-    >>> from mecheval import TreeCall
-    >>> grammar = TreeCall(terminals=5, nonterminals=3).grammar
+    >>> from mecheval import Treecall
+    >>> grammar = Treecall(terminals=5, nonterminals=3).grammar
     >>> grammar.terminals, len(grammar.bodies)
     (5, 3)
     """
