@@ -14,8 +14,9 @@ from mecheval.cards.card import Card, card
 from mecheval.cards.experiments import experiments
 from mecheval.models.registries import mixers
 from mecheval.plugins import register_from_text
+from mecheval.sweeps.options import SweepOptions
 from mecheval.sweeps.recipe import Scale, get_scale
-from mecheval.sweeps.sweep import SweepOptions, sweep
+from mecheval.sweeps.sweep import sweep
 
 CAPTION = (
     "CPU time, all processes together, of `mecheval card examples/mixer.py:Decay` until its first "

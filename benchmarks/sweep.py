@@ -16,8 +16,9 @@ from mecheval.runs.experiment import Experiment
 from mecheval.runs.finished import Run
 from mecheval.runs.pending import PROGRESS, PendingRun
 from mecheval.runs.run import run
+from mecheval.sweeps.options import SweepOptions
 from mecheval.sweeps.recipe import get_experiments, get_scale
-from mecheval.sweeps.sweep import Sweep, SweepOptions, sweep
+from mecheval.sweeps.sweep import Sweep, sweep
 
 CAPTION = (
     "Wall time. *1 worker*: how many times as many tiny models two workers train in an hour. "

@@ -46,11 +46,11 @@ from mecheval.runs.finished import Run as Run
 from mecheval.runs.fit import fit as fit
 from mecheval.runs.loggers import register_logger as register_logger
 from mecheval.runs.run import run as run
+from mecheval.sweeps.options import SweepOptions as SweepOptions
 from mecheval.sweeps.recipe import Scale as Scale
 from mecheval.sweeps.recipe import Size as Size
 from mecheval.sweeps.recipe import get_scale as get_scale
 from mecheval.sweeps.recipe import recipe as recipe
-from mecheval.sweeps.sweep import SweepOptions as SweepOptions
 from mecheval.sweeps.sweep import sweep as sweep
 from mecheval.tasks.check import check_task as check_task
 from mecheval.tasks.corruption import Kind as Kind

@@ -5,31 +5,25 @@ model, `@register_model("name")`; a package with entry points of the groups `mec
 `mecheval.mixers` and `mecheval.models`. Both end in `Registry.add`, like the built-ins.
 """
 
-import importlib.util
 import inspect
-import os
 import sys
-import traceback
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from difflib import get_close_matches
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any, cast
 
 from mecheval.core.definition import class_checksum, place_of
-from mecheval.core.errors import InvalidInput, describe_error
-from mecheval.core.options import did_you_mean, validate
+from mecheval.core.errors import InvalidInput
+from mecheval.core.options import did_you_mean
+from mecheval.core.plugin_files import load_file
 from mecheval.core.registry import Registry
-from mecheval.core.spec import Spec, digest
+from mecheval.core.spec import Spec
 from mecheval.models.config import ModelConfig, build_architecture
 from mecheval.models.registries import architectures, mixers, models
 from mecheval.tasks import tasks
 from mecheval.tasks.task import Task
 
-_checksums: dict[str, str] = {}
 _defined: dict[str, tuple[str, str]] = {}  # checksum and place of a class, by its name
-_running: list[Path] = []  # the innermost file comes last
 Decorator = Callable[[type[Any]], type[Any]]
 
 
@@ -125,7 +119,7 @@ def register_model(name: str) -> Decorator:
 
 def register_class(cls: type[Any]) -> None:
     """Register a class by its own name; its signature tells a task, a mixer and a model apart."""
-    _add(_registry_of(cls), cls.__name__, cls)
+    _add(registry_of(cls), cls.__name__, cls)
 
 
 def register_object(cls: type[Any]) -> str:
@@ -137,7 +131,7 @@ def register_object(cls: type[Any]) -> str:
     names = [registry.name_of(cls) for registry in (architectures, mixers, models)]
     name = next((name for name in names if name), cls.__name__)
     if not any(names):
-        if _registry_of(cls) is tasks:
+        if registry_of(cls) is tasks:
             raise InvalidInput(f"{name} must be a mixer or a model; it is a task")
         register_class(cls)
     if not cls.__module__.startswith("mecheval."):
@@ -178,8 +172,8 @@ def register_from_text(registry: Registry, text: str) -> str:
     """
     if ".py:" not in text:
         return text
-    cls, spec = _class_in_file(text)
-    actual = _registry_of(cls)
+    cls, spec = class_in_file(text)
+    actual = registry_of(cls)
     if (actual is tasks) != (registry is tasks):
         raise InvalidInput(f"{text!r} must be a {registry.kind}; it is a {actual.kind}")
     _add(actual, spec.name, cls)
@@ -210,51 +204,10 @@ def load_plugin(path: str | Path) -> ModuleType:
     3
     """
     if ".py:" in str(path):
-        cls, _ = _class_in_file(str(path))
+        cls, _ = class_in_file(str(path))
         register_class(cls)
         return sys.modules[cls.__module__]
-    file = Path(path)
-    if file.suffix == ".py" and not os.path.lexists(file):
-        raise InvalidInput(f"no such file: {path}")
-    if file.suffix != ".py" or not file.is_file():
-        raise InvalidInput(f"plugin={str(path)!r} must be a Python file, file.py")
-    try:
-        name = f"mecheval_plugin_{digest(str(file.resolve()))[:16]}"
-        checksum = digest(file.read_text(encoding="utf-8"))
-    except (OSError, UnicodeError) as error:  # of the content, or of the name
-        raise InvalidInput(f"plugin={str(path)!r} cannot be read: {error}") from error
-    module = sys.modules.get(name)
-    if module and vars(module)["__checksum__"] == checksum:
-        _checksums.setdefault(file.name, checksum)
-        return module
-    _checksums[file.name] = checksum
-    return _run_file(file, name, checksum)
-
-
-def running_plugin() -> Path | None:
-    """Return the file that is being run, if any: it must not start work that runs it again."""
-    return _running[-1] if _running else None
-
-
-def checksums() -> dict[str, str]:
-    """Return the checksum of each loaded file by its name; a run is tied to them."""
-    return dict(_checksums)
-
-
-@contextmanager
-def isolated_plugins(known: Mapping[str, str]) -> Iterator[None]:
-    """Forget the loaded files within the block, as if in a new process.
-
-    `known` are the checksums, by name, of classes that are in no file.
-    """
-    before = checksums()
-    _checksums.clear()
-    _checksums.update(known)
-    try:
-        yield
-    finally:
-        _checksums.clear()
-        _checksums.update(before)
+    return load_file(path)
 
 
 def build_task(text: str) -> Task:
@@ -276,90 +229,14 @@ def build_task(text: str) -> Task:
     >>> build_task("recall:pairs=8").max_len
     19
     """
-    cls, spec = _class_in_file(text) if ".py:" in text else (None, text)
+    cls, spec = class_in_file(text) if ".py:" in text else (None, text)
     return cast(Task, tasks.build(spec, cls))
 
 
-def is_model(text: str) -> bool:
-    """Return whether a text names an architecture, a mixer or a model rather than a task."""
-    name = text.partition(":")[0]
-    return any(name in registry.names() for registry in (architectures, mixers, models))
-
-
-def unknown_name(text: str) -> str:
-    """Return an error line for a name of nothing: near names of every kind, each with its kind."""
-    name, kinds = text.partition(":")[0], dict[str, str]()
-    for registry in (models, mixers, architectures, tasks):
-        kinds |= dict.fromkeys(registry.names(), registry.kind)
-    near = [f"{match!r} ({kinds[match]})" for match in get_close_matches(name, kinds)]
-    hint = f"did you mean {' or '.join(near)}?" if near else "'mecheval list' has all names"
-    return f"no task, architecture, mixer or model named {name!r}; {hint}"
-
-
-def check_named(text: str, d_model: int = ModelConfig.d_model) -> None:
-    """Check the task, mixer or model that a text names; raise CheckFailed with every failure.
-
-    A mixer or model is built with the width `d_model`, by default that of a run.
-    """
-    validate(ModelConfig, {"architecture": text, "d_model": d_model})
-    cls, spec = _class_in_file(text) if ".py:" in text else (None, Spec.parse(text))
-    registries = [registry for registry in (mixers, models) if spec.name in registry.names()]
-    if not cls and not registries and spec.name not in tasks.names():
-        raise InvalidInput(unknown_name(spec.name))
-    registry = _registry_of(cls) if cls else [*registries, tasks][0]
-    if registry is tasks:
-        from mecheval.tasks.check import check_task
-
-        check_task(build_task(text))
-    elif registry is models:
-        config = ModelConfig(register_from_text(models, text), d_model=d_model)
-        from mecheval.models.check_model import check_whole
-
-        check_whole(config)
-    else:
-        options = mixers.check(spec, cls, d_model=d_model)
-        from mecheval.models.check import check_mixer
-
-        check_mixer(cls or mixers.get(spec.name), d_model, **options)
-
-
-def _run_file(file: Path, name: str, checksum: str) -> ModuleType:
-    module_spec = importlib.util.spec_from_file_location(name, file)
-    assert module_spec is not None
-    assert module_spec.loader is not None
-    module = importlib.util.module_from_spec(module_spec)
-    vars(module)["__checksum__"] = checksum
-    before, sys.modules[name] = sys.modules.get(name), module  # dataclasses look their module up
-    _running.append(file)
-    try:
-        module_spec.loader.exec_module(module)
-    except BaseException as error:
-        del sys.modules[name]
-        if before:
-            sys.modules[name] = before
-        if isinstance(error, KeyboardInterrupt):
-            raise
-        place = f"{file}{_line(error, str(module_spec.origin))}"
-        if isinstance(error, InvalidInput):
-            raise error.within(place) from error
-        raise InvalidInput(f"{place}: {describe_error(error)}") from error
-    finally:
-        _running.pop()
-    return module
-
-
-def _line(error: BaseException, file: str) -> str:
-    """Return `:12`, the last line of the file that was reached."""
-    frames = traceback.extract_tb(error.__traceback__)
-    lines = [frame.lineno for frame in frames if frame.filename == file]
-    if isinstance(error, SyntaxError) and error.filename == file:
-        lines.append(error.lineno)
-    return f":{lines[-1]}" if lines else ""
-
-
-def _class_in_file(text: str) -> tuple[type[Any], Spec]:
+def class_in_file(text: str) -> tuple[type[Any], Spec]:
+    """Run the file of `file.py:Class:option=1`; return the class and "Class:option=1"."""
     path, _, rest = text.partition(".py:")
-    module = load_plugin(f"{path}.py")
+    module = load_file(f"{path}.py")
     spec = Spec.parse(rest)
     classes = {name: value for name, value in vars(module).items() if isinstance(value, type)}
     if spec.name not in classes:
@@ -369,7 +246,7 @@ def _class_in_file(text: str) -> tuple[type[Any], Spec]:
     return classes[spec.name], spec
 
 
-def _registry_of(cls: type[Any]) -> Registry:
+def registry_of(cls: type[Any]) -> Registry:
     """Return the registry of a class: a task has documents, a whole model takes `vocab_size`."""
     if hasattr(cls, "documents"):
         return tasks

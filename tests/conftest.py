@@ -44,6 +44,7 @@ def own_names(monkeypatch):
 def no_file_was_loaded(monkeypatch):
     """Begin each test without loaded plug-in files, since workers refuse runs made with others."""
     from mecheval import plugins
+    from mecheval.core import plugin_files
 
-    monkeypatch.setattr(plugins, "_checksums", {})
+    monkeypatch.setattr(plugin_files, "_checksums", {})
     monkeypatch.setattr(plugins, "_defined", {})

@@ -4,14 +4,9 @@ import pytest
 
 from mecheval.cli import main
 from mecheval.core.errors import InvalidInput
+from mecheval.core.plugin_files import checksums, isolated_plugins
 from mecheval.models.registries import mixers
-from mecheval.plugins import (
-    build_task,
-    checksums,
-    isolated_plugins,
-    load_plugin,
-    register_from_text,
-)
+from mecheval.plugins import build_task, load_plugin, register_from_text
 from mecheval.tasks import tasks
 from mecheval.tasks.check import check_task
 

@@ -18,8 +18,9 @@ from mecheval.core.spec import Spec
 from mecheval.runs.experiment import Experiment
 from mecheval.runs.files import Damaged, read_json, write, write_json
 from mecheval.runs.progress import sweep_progress
+from mecheval.sweeps.options import SweepOptions, cores
 from mecheval.sweeps.recipe import Scale, get_scale
-from mecheval.sweeps.sweep import SweepOptions, Watch, cores
+from mecheval.sweeps.sweep import Watch
 
 if TYPE_CHECKING:
     from pandas import DataFrame

@@ -15,9 +15,10 @@ from mecheval.models.config import ModelConfig
 from mecheval.runs.experiment import Experiment
 from mecheval.runs.files import Damaged, read_json
 from mecheval.sweeps.estimate import Costs, estimate_search
+from mecheval.sweeps.options import SweepOptions
 from mecheval.sweeps.planned import PlannedRun
 from mecheval.sweeps.recipe import Scale, get_scale
-from mecheval.sweeps.sweep import OPEN, SweepOptions
+from mecheval.sweeps.sweep import OPEN
 
 BASELINES = ("attention", "mamba")
 TASKS = ("recall", "treecall")

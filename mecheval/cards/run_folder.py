@@ -7,13 +7,14 @@ from pathlib import Path
 
 from mecheval.cards.search import Stopped, read_stopped, write_stopped
 from mecheval.cards.subject import Subject
-from mecheval.plugins import isolated_plugins
+from mecheval.core.plugin_files import isolated_plugins
 from mecheval.results.plan import Plan
 from mecheval.runs.experiment import Experiment
 from mecheval.runs.pending import STOPPED
 from mecheval.sweeps.in_process import InProcess
+from mecheval.sweeps.options import SweepOptions
 from mecheval.sweeps.planned import PlannedRun
-from mecheval.sweeps.sweep import Executor, Sweep, SweepOptions, Watch
+from mecheval.sweeps.sweep import Executor, Sweep, Watch
 
 RECIPE = "card"
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from mecheval.cards.experiments import CardRuns, seeds_of
 from mecheval.cards.search import compared_at, reached, score, select_worse, wider_rate
 from mecheval.report import labels
-from mecheval.runs.finished import CHECKSUMS
+from mecheval.runs.checked import CHECKSUMS
 from mecheval.sweeps.sweep import Watch
 
 if TYPE_CHECKING:

@@ -7,17 +7,11 @@ from typing import Any
 
 from mecheval.core.definition import class_checksum, file_spec
 from mecheval.core.errors import CheckFailed, InvalidInput
+from mecheval.core.plugin_files import checksums, isolated_plugins, running_plugin
 from mecheval.core.spec import Spec, canonical_json, digest
 from mecheval.models.config import ModelConfig
 from mecheval.models.registries import mixers
-from mecheval.plugins import (
-    checksums,
-    isolated_plugins,
-    load_plugin,
-    register_class,
-    register_from_text,
-    running_plugin,
-)
+from mecheval.plugins import load_plugin, register_class, register_from_text
 from mecheval.runs.experiment import Experiment
 
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Argument, Option
 
 from mecheval.cli.app import Json, Plugins, app, print_json
-from mecheval.cli.sweep import Device, Workers, print_estimate, validated_device
+from mecheval.cli.sweep import Device, Workers, validated_device
+from mecheval.cli.sweep_actions import print_estimate
 from mecheval.core.errors import RunFailed
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ def card(
     refined (every rate, seeds, baselines, ATR) and written again after each stage. Stop it at any
     time; rerun the same command to resume. A finished card opens at once.
     """
-    from mecheval.sweeps.sweep import SweepOptions
+    from mecheval.sweeps.options import SweepOptions
 
     given: dict[str, Any] = {"device": validated_device(device)}
     given |= {} if workers is None else {"workers": workers}

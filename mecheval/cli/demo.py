@@ -34,8 +34,8 @@ def demo(
 
     Takes some minutes on two cores and writes a report.
     """
+    from mecheval.sweeps.options import SweepOptions
     from mecheval.sweeps.recipe import get_experiments, get_scale
-    from mecheval.sweeps.sweep import SweepOptions
 
     options = SweepOptions() if workers is None else SweepOptions(workers=workers)
     experiments = get_experiments("demo", replace(get_scale("quick"), seeds=(seed,)))

@@ -44,7 +44,7 @@ def run(
     as_json: Json = False,
 ) -> None:
     """Train and measure one experiment; rerun the same command to resume or to see the results."""
-    from mecheval.plugins import checksums
+    from mecheval.core.plugin_files import checksums
     from mecheval.runs.experiment import Settings
     from mecheval.runs.loggers import logger
     from mecheval.runs.overrides import read_experiment

@@ -53,7 +53,7 @@ class ShowGroup(TyperGroup):
 
 
 def _how_to_show(name: str) -> str:
-    from mecheval.plugins import is_model, unknown_name
+    from mecheval.cli.named import is_model, unknown_name
     from mecheval.tasks import tasks
 
     kind = "model" if is_model(name) else "task"
@@ -145,7 +145,7 @@ def show_sites(
 @takes_options_of(show_task, show_model)
 def describe(name: str, **options: Any) -> None:
     """Run 'show task' or 'show model': the old name of both."""
-    from mecheval.plugins import is_model
+    from mecheval.cli.named import is_model
 
     load(options["plugin"])
     kind, show_it = ("model", show_model) if is_model(_register(name)) else ("task", show_task)
@@ -199,7 +199,7 @@ def check(
     A model must be causal and deterministic, treat the rows of a batch independently, and have
     finite gradients and live sites. A task must have sound documents, roles and corruptions.
     """
-    from mecheval.plugins import check_named
+    from mecheval.cli.named import check_named
 
     load(plugin)
     with drawing():

@@ -1,9 +1,7 @@
 """Sweeps: run the experiments of a recipe, show their status, retry those that failed."""
 
 import sys
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -21,15 +19,19 @@ from mecheval.cli.app import (
     warn_renamed,
     whole,
 )
-from mecheval.cli.sweep_report import print_report, write_report
-from mecheval.core.errors import Interrupted, InvalidInput, RunFailed
+from mecheval.cli.sweep_actions import (
+    execute,
+    print_rows,
+    print_sweep_estimate,
+    submit,
+    sweep_summary,
+)
+from mecheval.core.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from mecheval.results.plan import Plan
     from mecheval.runs.experiment import Experiment
-    from mecheval.sweeps.estimate import Costs
-    from mecheval.sweeps.planned import PlannedRun
-    from mecheval.sweeps.sweep import Executor, Sweep, SweepOptions
+    from mecheval.sweeps.options import SweepOptions
+    from mecheval.sweeps.sweep import Sweep
 
 
 class SweepGroup(TyperGroup):
@@ -106,11 +108,11 @@ def _launch(
     if ray is None and not slurm:
         options.check_device()
     if dry_run:
-        _print_estimate(sweep, only, as_json)
+        print_sweep_estimate(sweep, only, as_json)
     elif slurm:
-        _submit(sweep, only, workers, as_json)
+        submit(sweep, only, workers, as_json)
     else:
-        _execute(sweep, only, ray, not no_report, as_json)
+        execute(sweep, only, ray, not no_report, as_json)
 
 
 @sweep_app.command(epilog="Example: mecheval sweep run emergence --scale quick")
@@ -151,11 +153,11 @@ def status(folder: Folder, as_json: Json = False) -> None:
         if row["status"] == "running":
             row |= read_progress(Path(row["folder"]))
     if as_json:
-        print_json(_summary(plan, folder, rows))
+        print_json(sweep_summary(plan, folder, rows))
     else:
         from mecheval.terminal.sweep_view import failures
 
-        _print_rows(plan, folder, rows)
+        print_rows(plan, folder, rows)
         print(*failures(rows), sep="\n")
 
 
@@ -187,7 +189,7 @@ def _options(
     reuse: list[Path] | None,
     **others: Any,
 ) -> "SweepOptions":
-    from mecheval.sweeps.sweep import SweepOptions, cores
+    from mecheval.sweeps.options import SweepOptions, cores
 
     files, folders = tuple(map(str, plugins or ())), tuple(reuse or ())
     count = cores() if workers is None else workers
@@ -209,134 +211,3 @@ def _check_where(ray: str | None, slurm: bool) -> None:
         raise InvalidInput("--ray and --slurm cannot be used both; choose one")
     if ray is not None:
         check_address(ray)
-
-
-def _execute(
-    sweep: "Sweep",
-    only: Sequence[str],
-    ray: str | None,
-    report: bool,
-    as_json: bool,
-) -> None:
-    from mecheval.runs.pending import STOPPED
-    from mecheval.terminal.sweep_view import failures, sweep_progress
-
-    interruption: Interrupted | None = None
-    with sweep_progress(sweep.options.workers) as watch, _executor(sweep, ray) as executor:
-        try:
-            runs = sweep.execute(executor, only, watch)
-        except Interrupted as error:
-            interruption, runs = error, sweep.runs()
-    rows = [run.row() for run in runs]
-    written = write_report(sweep.folder) if report else None
-    if as_json:
-        report_path, *figures = map(str, written[1]) if written else [None]
-        paths = {"report": report_path, "figures": figures}
-        print_json({**_summary(sweep.plan, sweep.folder, rows), **paths})
-    else:
-        _print_rows(sweep.plan, sweep.folder, rows)
-        if written:
-            print_report(*written)
-    if interruption:
-        raise interruption
-    if failed := failures(rows):
-        again = f"'mecheval sweep retry {sweep.folder}' tries again"
-        stopped = any(row["status"] == STOPPED for row in rows)
-        count = f"{len(failed)} of {len(rows)} runs {'are not finished' if stopped else 'failed'}"
-        raise RunFailed("\n".join([*failed, f"{count}; {again}"]))
-
-
-@contextmanager
-def _executor(sweep: "Sweep", ray: str | None) -> "Iterator[Callable[[], Executor]]":
-    """Yield a function that returns the executor.
-
-    Local workers start at once, to be ready in time; a cluster is contacted if there is work.
-    """
-    if ray is not None:
-        from mecheval.sweeps.ray import Cluster
-
-        yield lambda: Cluster(ray, sweep.options.workers)
-        return
-    from mecheval.sweeps.local import Local
-
-    local = Local(sweep.options.workers)
-    try:
-        yield lambda: local
-    finally:
-        local.stop()
-
-
-def _summary(plan: "Plan", folder: Path, rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    names = {"recipe": plan.recipe, "scale": plan.scale, "folder": str(folder)}
-    return {**names, "counts": Counter(row["status"] for row in rows), "runs": rows}
-
-
-def _print_rows(plan: "Plan", folder: Path, rows: Sequence[dict[str, Any]]) -> None:
-    from mecheval.terminal.sweep_view import cells, summary
-    from mecheval.terminal.tables import console, title
-
-    screen = console()
-    screen.print(title(plan.recipe, plan.scale, str(folder)))
-    screen.print(cells(rows, len(rows)), summary(rows))
-
-
-def _print_estimate(sweep: "Sweep", only: Sequence[str], as_json: bool) -> None:
-    from mecheval.sweeps.reuse import find_reusable
-
-    runs, options = sweep.runs(), sweep.options
-    todo = [run for run in runs if run.status in only and not find_reusable(run, options.reuse)]
-    names = {"recipe": sweep.recipe, "scale": sweep.scale, "folder": str(sweep.folder)}
-    print_estimate(names, len(runs), todo, options.workers, as_json)
-
-
-def print_estimate(
-    names: dict[str, str],
-    experiments: int,
-    todo: "Sequence[PlannedRun]",
-    workers: int,
-    as_json: bool,
-    first: "Callable[[Costs], tuple[float, float] | None]" = lambda costs: None,
-) -> None:
-    """Measure how long some of so many experiments will take and print it below the names.
-
-    `first` estimates a first answer.
-    """
-    from mecheval.sweeps.estimate import Costs, estimate
-    from mecheval.terminal import tables as terminal
-    from mecheval.terminal.sweep_view import estimate_table
-
-    with terminal.working("measuring a few steps of every kind"):
-        costs = Costs.measure(todo)
-        taken, answer = estimate(todo, workers, costs), first(costs)
-    if as_json:
-        counts = {"experiments": experiments, "finished": experiments - len(todo)}
-        early = {"first_answer_seconds": answer} if answer else {}
-        print_json({**names, **counts, "workers": workers, **early, **vars(taken)})
-        return
-    rest = "" if taken.measured == taken.shapes else "; others in proportion to their size"
-    total = terminal.duration(taken.fewest_seconds, taken.seconds)
-    one_core = terminal.clock(taken.core_seconds)
-    screen = terminal.console()
-    screen.print(terminal.title(*names.values()))
-    screen.print(estimate_table(taken.groups))
-    screen.print(
-        f"{experiments} experiments, {len(todo)} to run · {total} with {workers} workers, "
-        f"at most about {one_core} of one core",
-        f"{taken.measured} of {taken.shapes} kinds of run were measured now{rest}",
-        sep="\n",
-    )
-    if answer:
-        screen.print(f"a first answer is there after {terminal.duration(*answer)}")
-
-
-def _submit(sweep: "Sweep", only: Sequence[str], workers: int | None, as_json: bool) -> None:
-    from mecheval.sweeps.slurm import submit
-
-    arrays, runs = submit(sweep, only, workers)
-    if as_json:
-        print_json({"folder": str(sweep.folder), "arrays": arrays, "runs": runs})
-    elif arrays:
-        hint = f"'mecheval sweep status {sweep.folder}' shows them"
-        print(f"submitted {runs} runs to Slurm as array {', '.join(arrays)}; {hint}")
-    else:
-        print("nothing to run")

@@ -13,7 +13,6 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any
 
 from mecheval.core.errors import InvalidInput
 
@@ -25,6 +24,9 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _INTEGER = re.compile(r"[+-]?[0-9]{1,40}")
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|[+-]?(nan|inf)")
 _PLAIN = re.compile(r"[^\s,=:\"]+")
+_CANONICAL = json.JSONEncoder(
+    sort_keys=True, ensure_ascii=False, allow_nan=False, separators=(",", ":")
+)
 _ASSIGNMENT = re.compile(r'([^,="]*)=("(?:[^"\\]|\\.)*"|[^,"]*)(,|$)')
 
 
@@ -136,8 +138,7 @@ def print_scalar(value: Scalar) -> str:
 
 def canonical_json(value: object) -> str:
     """Return the one JSON text of a value, for hashing: sorted keys, no spaces, no NaN."""
-    options: dict[str, Any] = {"sort_keys": True, "ensure_ascii": False, "allow_nan": False}
-    return json.dumps(value, separators=(",", ":"), **options)
+    return _CANONICAL.encode(value)
 
 
 def digest(text: str) -> str:

@@ -5,6 +5,7 @@ stacks parts, with the title and the counts of runs above and the notes below, a
 PARTIAL where runs are missing.
 """
 
+import math
 import textwrap
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
@@ -23,7 +24,6 @@ from pandas import DataFrame, Series, concat
 from mecheval.report.labels import INK
 from mecheval.report.labels import task as task_name
 from mecheval.report.study import Study
-from mecheval.report.tables import json_value
 from mecheval.report.vega import CONFIG, Chart, Looks
 from mecheval.tasks.chance import known_chance
 
@@ -134,7 +134,7 @@ class Figure:
         # JSON has no NaN, and altair passes on those of a column without a single number
         for rows in spec["datasets"].values():
             for row in rows:
-                row.update({name: json_value(value) for name, value in row.items()})
+                row |= {name: None for name, value in row.items() if _is_infinite(value)}
         return {**spec, "config": CONFIG}
 
     def _head(self, band: SubFigure, height: float, width: float, titles: Sequence[str]) -> None:
@@ -193,6 +193,10 @@ def plain_log(axis: Axis) -> None:
 def styled() -> AbstractContextManager[None]:
     """Apply the style, to drawing and to saving alike: fonts are chosen when a figure is saved."""
     return mpl.rc_context(fname=STYLE)
+
+
+def _is_infinite(value: Any) -> bool:
+    return isinstance(value, float) and not math.isfinite(value)
 
 
 def _left_out(damaged: Sequence[str]) -> list[str]:

@@ -1,6 +1,6 @@
 """A folder of runs as a report reads it: the plan, the outcomes and every number."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -133,10 +133,14 @@ def _settings(runs: DataFrame) -> Series:
             # runs of an older version lack some fields of `eval`
             if group[name].nunique(dropna=name.startswith("eval.")) > 1:
                 differ.append(name)
-        for index, values in group[differ].iterrows():
-            texts = [_setting(name, value) for name, value in values.items() if value == value]
-            settings[index] = ", ".join(texts)
+        if differ:
+            texts = [_texts(values) for values in group[differ].to_dict("records")]
+            settings[group.index] = texts
     return settings
+
+
+def _texts(values: Mapping[str, Any]) -> str:
+    return ", ".join(_setting(name, value) for name, value in values.items() if value == value)
 
 
 def _setting(name: str, value: Any) -> str:

@@ -20,6 +20,8 @@ from mecheval.report.study import CELL, OUTCOMES, Study, outcomes
 
 # published numbers of a table's lines, NaN where there is none, and the reasons why not
 Beside = Callable[[Study, DataFrame], tuple[Sequence[float], Sequence[str]]]
+# the fields of a reading that select rows: those first that leave the fewest
+_NARROWING = ("site", "role", "metric", "condition", "split", "corrupted")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,11 +43,11 @@ class Reading:
         likelihood may be below the corrupt one or above the clean one. But it stays within 0…1
         itself, and so the run's clean and corrupt likelihood bound its share.
         """
-        match = np.ones(len(rows), dtype=bool)
-        for name, value in asdict(self).items():
-            if name != "panel":
-                match &= (rows[name] == value).to_numpy(dtype=bool)
-        selected = rows[match]
+        places = np.arange(len(rows))
+        for name in _NARROWING:
+            same = rows[name].take(places) == getattr(self, name)
+            places = places[same.to_numpy(dtype=bool)]
+        selected = rows.take(places)
         last = selected.groupby("key")["step"].transform("max")
         selected = selected[selected["step"] == last]
         if self.metric != "share":
@@ -99,7 +101,9 @@ def choice(study: Study) -> str:
 
 def at_chosen(study: Study, rows: DataFrame) -> DataFrame:
     """Select the rows of the runs with the chosen rates."""
-    return rows.merge(chosen(study)[[*CELL, "train.lr"]], on=[*CELL, "train.lr"])
+    by = [*CELL, "train.lr"]
+    runs = rows.drop_duplicates("key").merge(chosen(study)[by], on=by)  # all rows would take long
+    return rows[rows["key"].isin(runs["key"])].reset_index(drop=True)
 
 
 def read(

@@ -80,9 +80,9 @@ def _stops(study: Study, curves: DataFrame) -> DataFrame:
     marks = []
     stop = study.runs.get("train.stop")
     limits = {} if stop is None else dict(zip(study.runs["key"], stop, strict=True))
-    for key, rows in curves.groupby("key", sort=False):
-        last = rows.sort_values("step").iloc[-1]
-        limit = limits.get(key)
+    ends = curves.loc[curves.groupby("key", sort=False)["step"].idxmax()]
+    for last in ends.to_dict("records"):
+        limit = limits.get(last["key"])
         if limit == limit and limit is not None and last.get("accuracy", 0.0) >= limit:
             text = f"{last['series']}: stopped at {limit:.0%}"
             mark = {"panel": _width(last), "step": int(last["step"]), "text": text}
@@ -138,7 +138,7 @@ def _curves(parts: list[DataFrame], panel: Label = _architecture) -> DataFrame:
     table = concat(parts, ignore_index=True)
     runs = table[["model.architecture", "model.d_model", "seed", "key"]].itertuples(index=False)
     table = table.assign(
-        panel=[panel(line) for line in table.to_dict("records")],
+        panel=[panel(line) for line in table[list(CELL)].to_dict("records")],
         row=table["quantity"].map(ROWS),
         run=[f"{a}, d={d}, seed {s}, {key[:8]}" for a, d, s, key in runs],
         place=[names.order(text) for text in table["model.architecture"]],

@@ -3,24 +3,18 @@
 They are read from run folders or from an archive.
 """
 
-import os
 import warnings
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mecheval.core.errors import DamagedRunWarning, InvalidInput, StoreError
+from mecheval.core.errors import DamagedRunWarning, InvalidInput
 from mecheval.results.archive import DAMAGED, OUTCOME, Archive, Entry, RunData
 from mecheval.results.columns import meaning_of, plain_names, uses_dotted_names
-from mecheval.runs.checkpoint import newest_step
-from mecheval.runs.files import Damaged, read_json
-from mecheval.runs.finished import CHECKSUMS, NEEDED, PARTIAL, Run
-from mecheval.runs.lock import in_use
-from mecheval.runs.pending import ERROR, FAILED, STOPPED
-from mecheval.runs.records import check_records
+from mecheval.results.folders import read_folders
+from mecheval.results.frames import joined
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -85,7 +79,7 @@ class Results:
         """Return every measurement of every finished run."""
         rows = []
         for run, data in self._finished:
-            rows += [run | {name: row[name] for name in MEASURED} for row in data.rows]
+            rows += [run | _measured(row) for row in data.rows]
         return rows
 
     def curves(self) -> list[dict[str, Any]]:
@@ -116,8 +110,9 @@ class Results:
 
         if table not in TABLES:
             raise InvalidInput(f"table={table!r} must be one of {', '.join(TABLES)}")
-        lines = getattr(self, table)()
-        frame = DataFrame(lines, columns=None if lines else list(COLUMNS[table]))
+        frame = DataFrame(self.runs()) if table == "runs" else self._joined(table)
+        if frame.empty:
+            frame = DataFrame(columns=list(COLUMNS[table]))
         return frame if dotted else frame.rename(columns=plain_names(frame.columns))
 
     def columns(self) -> list[dict[str, str]]:
@@ -151,17 +146,16 @@ class Results:
                 raise InvalidInput(f"sql={query!r} must be a query, as in {example}")
             return answer.df()
 
+    def _joined(self, table: str) -> "DataFrame":
+        runs = [run for run, _ in self._finished]
+        if table == "rows":
+            return joined(runs, [list(map(_measured, data.rows)) for _, data in self._finished])
+        return joined(runs, [data.curve for _, data in self._finished])
+
     @cached_property
     def _entries(self) -> list[Entry]:
         archive = Archive.read(self.folder)
-        return list(archive.entries(self.folder) if archive else self._read())
-
-    def _read(self) -> Iterator[Entry]:
-        # checksums of large files are most of the work, and are computed outside Python's lock
-        with ThreadPoolExecutor(max_workers=min(os.cpu_count() or 1, 8)) as threads:
-            for entry in threads.map(_read_run, sorted(self.folder.iterdir())):
-                if entry:
-                    yield entry
+        return list(archive.entries(self.folder) if archive else read_folders(self.folder))
 
     @cached_property
     def _finished(self) -> list[tuple[dict[str, Any], RunData]]:
@@ -176,56 +170,5 @@ class Results:
         return finished
 
 
-def _read_run(folder: Path) -> Entry | None:
-    """Read a finished or a pending run; return None for anything else."""
-    if folder.name.endswith(PARTIAL):
-        entry = _read_pending(folder)
-        if os.path.lexists(folder):
-            return entry
-        folder = folder.with_name(folder.name.removesuffix(PARTIAL))  # it was finished meanwhile
-    if any(os.path.lexists(folder / name) for name in (CHECKSUMS, *NEEDED)):
-        return _read_finished(folder)
-    return None
-
-
-def _read_finished(folder: Path) -> Entry:
-    run = Run(folder)
-    try:  # damage must show now, not when a table is built
-        data = RunData(run.row_records, run.curve, run.verdict_record, run.provenance)
-        ended = (run.key, run.status, run.outcome["steps"], run.outcome.get("reason"))
-        if run.record["key"] != run.key:
-            raise StoreError(f"{folder} is damaged: status.json and experiment.json differ in key")
-        run.verify(known=(*NEEDED, "verdict.json"))
-        return _outcome(folder, *ended), run.record, data
-    except StoreError as error:
-        return _outcome(folder, None, DAMAGED, None, str(error)), {}, None
-
-
-def _read_pending(folder: Path) -> Entry:
-    experiment: dict[str, Any] = {}
-    status, reason, steps = DAMAGED, None, 0
-    try:
-        status = "running" if in_use(folder) else "killed"
-        steps = newest_step(folder / "checkpoints")
-        experiment = _read_checked(folder, "experiment")
-        if status == "killed" and (folder / ERROR).exists():
-            error = _read_checked(folder, "error")
-            status = error["status"] if error.get("status") in (*FAILED, STOPPED) else "error"
-            reason = error["reason"]
-    except (Damaged, OSError) as problem:
-        reason = f"{folder} is damaged: {problem}"
-    return _outcome(folder, experiment.get("key"), status, steps, reason), experiment, None
-
-
-def _read_checked(folder: Path, kind: str) -> dict[str, Any]:
-    name = f"{kind}.json"
-    record = read_json(folder / name)
-    check_records(kind, [record], name)
-    return record
-
-
-def _outcome(folder: Path, *ended: str | int | None) -> dict[str, Any]:
-    """Return the columns of OUTCOME; bytes of a name that are not UTF-8 become question marks."""
-    texts = (*ended, str(folder))
-    values = [v.encode(errors="replace").decode() if isinstance(v, str) else v for v in texts]
-    return dict(zip(OUTCOME, values, strict=True))
+def _measured(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: row[name] for name in MEASURED}

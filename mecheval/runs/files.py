@@ -6,11 +6,15 @@ read through a link; tensors are parsed only after their checksum agrees.
 
 import hashlib
 import json
+import math
 import os
 import stat
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from io import FileIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from pydantic_core import from_json
 
 from mecheval.core.errors import InvalidInput, StoreError
 from mecheval.core.spec import canonical_json
@@ -59,12 +63,12 @@ def write_json(path: Path, value: Mapping[str, Any]) -> None:
     write(path, canonical_json(record).encode() + b"\n")
 
 
-def read(path: Path) -> bytes:
+def read(path: Path | str) -> bytes:
     """Return the content of a regular file; raise Damaged for a link or anything else."""
     try:
         return _read_regular(path, follow=False)
     except OSError as error:
-        raise Damaged(f"{path.name} cannot be read: {error.strerror}") from error
+        raise Damaged(f"{Path(path).name} cannot be read: {error.strerror}") from error
 
 
 def read_input(path: Path, option: str) -> str:
@@ -76,18 +80,18 @@ def read_input(path: Path, option: str) -> str:
         raise InvalidInput(f"{option}={str(path)!r} cannot be read: {reason}") from error
 
 
-def _read_regular(path: Path, follow: bool = True, most: int | None = None) -> bytes:
-    if not (follow or hasattr(os, "O_NOFOLLOW")) and path.is_symlink():
-        raise Damaged(f"{path.name} is a link")
+def _read_regular(path: Path | str, follow: bool = True, most: int | None = None) -> bytes:
+    if not (follow or hasattr(os, "O_NOFOLLOW")) and Path(path).is_symlink():
+        raise Damaged(f"{Path(path).name} is a link")
     descriptor = os.open(path, READ if follow else READ | NO_LINK)
     try:
         facts = os.fstat(descriptor)
         if not stat.S_ISREG(facts.st_mode):
-            raise Damaged(f"{path.name} is not a regular file")
+            raise Damaged(f"{Path(path).name} is not a regular file")
         if most is not None and facts.st_size > most:
             raise Damaged(f"it has {facts.st_size:,} bytes; at most {most:,} are allowed")
-        with os.fdopen(descriptor, "rb", closefd=False) as file:
-            return file.read()
+        with FileIO(descriptor, closefd=False) as file:  # a buffer would cost more than it saves
+            return file.readall()
     finally:
         os.close(descriptor)
 
@@ -114,15 +118,22 @@ def parse_lines(text: bytes, name: str) -> list[dict[str, Any]]:
     """Return the records of a JSON lines file; `name` is for the error message."""
     try:
         lines = text.splitlines()
-        records = json.loads(b"[" + b",".join(lines) + b"]")  # at once: twice as fast
-        if len(records) != len(lines):
+        # at once: twice as fast; rejects NaN and half characters
+        records = from_json(b"[" + b",".join(lines) + b"]", allow_inf_nan=False)
+        if len(records) != len(lines) or not all(type(record) is dict for record in records):
             raise ValueError(name)
-        canonical_json(records).encode()  # rejects NaN and half characters; at once, for speed
+        _check_finite(records)
     except (ValueError, RecursionError) as error:
         raise Damaged(f"{name} is not what was written") from error
-    if not all(isinstance(record, dict) for record in records):
-        raise Damaged(f"{name} is not what was written")
     return records
+
+
+def _check_finite(records: Sequence[Mapping[str, Any]]) -> None:
+    """Raise ValueError for a number such as 1e999, which is parsed as infinity."""
+    values = [value for record in records for value in record.values()]
+    total = sum([value for value in values if type(value) is float])
+    if not math.isfinite(total) or not {list, dict}.isdisjoint(map(type, values)):
+        canonical_json(records)  # looks at every number, and inside of values
 
 
 def pack_tensors(tensors: "Mapping[str, Tensor]") -> bytes:

@@ -7,28 +7,18 @@ checksums.json    checksums of the other files       optimiser.safetensors   the
 verdict.json      by which mechanism it recalls
 """
 
-import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mecheval.core.errors import InvalidInput, StoreError
 from mecheval.interventions.emergence import crossings
 from mecheval.metrics.measurement import Measurement
+from mecheval.runs.checked import CheckedFolder, Record
 from mecheval.runs.experiment import Experiment
-from mecheval.runs.files import (
-    Damaged,
-    parse_json,
-    parse_lines,
-    read,
-    read_json,
-    sha256,
-    unpack_tensors,
-)
+from mecheval.runs.files import Damaged, unpack_tensors
 from mecheval.runs.hints import hints
-from mecheval.runs.records import check_records
 from mecheval.tasks.chance import Chance, known_chance
 from mecheval.tasks.corruption import Kind, Role
 from mecheval.tasks.splits import Split
@@ -41,20 +31,12 @@ if TYPE_CHECKING:
     from mecheval.interventions.verdict import Verdict
     from mecheval.models.build import Model
 
-CHECKSUMS = "checksums.json"
 PARTIAL = ".partial"
-NEEDED = ("experiment.json", "provenance.json", "status.json", "curve.jsonl", "rows.jsonl")
-NAME = re.compile(r"[a-z_]+\.(json|jsonl|safetensors)")  # no file name leads out of the folder
 FINISHED = ("done", "diverged")
-ORDER = ["key", "status", "reason", "folder", "steps", "metrics", "chance", "verdict", "sentence"]
-ORDER += ["restored", "emerged"]
-RESTORED_METRICS = ("likelihood", "share")  # in the summary of a grid
-Record = dict[str, Any]
-Parse = Callable[[bytes, str], list[Record]]
 
 
 @dataclass(frozen=True)
-class Run:
+class Run(CheckedFolder):
     """A finished run. Every file is compared with its checksum when it is read.
 
     Parameters
@@ -79,8 +61,6 @@ class Run:
     >>> finished.to_frame().shape[1]
     12
     """
-
-    folder: Path
 
     @property
     def status(self) -> str:
@@ -218,27 +198,9 @@ class Run:
 
     def summary(self) -> Record:
         """Return what `mecheval run --json` prints."""
-        values = {**self.outcome, "folder": str(self.folder), "metrics": {}}
-        if self.rows:
-            values["metrics"], values["restored"] = self._by_split(), self._by_site()
-            values["chance"] = self.chance.to_dict() if self.chance else None
-            values["verdict"] = self.verdict_record
-            values["sentence"] = str(self.verdict) if self.verdict else None
-        if self.emerged:
-            values["emerged"] = self.emerged
-        return {name: values[name] for name in ORDER if name in values}
+        from mecheval.runs.summary import summary
 
-    def verify(self, known: Collection[str] = ()) -> None:
-        """Compare every file with its checksum, except those that are `known` to be whole."""
-        for name in dict.fromkeys((*NEEDED, *self._checksums)):
-            if name not in known:
-                self._read(name)
-
-    def files(self) -> dict[str, bytes]:
-        """Return the content of every file, the checksums last."""
-        names = dict.fromkeys((*NEEDED, *self._checksums))
-        contents = {name: self._read(name) for name in names}
-        return {**contents, CHECKSUMS: (self.folder / CHECKSUMS).read_bytes()}
+        return summary(self)
 
     def to_frame(self) -> "DataFrame":
         """Return every measurement as a pandas DataFrame; `DataFrame(run.curve)` is the curve."""
@@ -261,67 +223,3 @@ class Run:
         from mecheval.runs.display import run_html
 
         return run_html(self)
-
-    def _by_split(self) -> Record:
-        """Arrange the scores by split and metric; those on test are at the top."""
-        metrics: Record = {"unseen": {}, "dev": {}}
-        splits = {"test": metrics, "test_unseen": metrics["unseen"], "dev": metrics["dev"]}
-        for row in self.rows:
-            if row.corrupted is None and row.split not in splits:
-                raise self._damaged(f"rows.jsonl has the split {row.split!r}")
-            if row.corrupted is None:
-                splits[row.split][row.metric] = _numbers(row)
-        return metrics
-
-    def _by_site(self) -> dict[Any, Any]:
-        """Arrange the restored likelihood of the last grid by site, role and metric."""
-        grid = [row for row in self.rows if row.corrupted and row.step == self.outcome["steps"]]
-        split = "test" if any(row.split == "test" for row in grid) else "dev"
-        restored: dict[Any, Any] = {}
-        for row in grid:
-            if (row.split, row.condition) == (split, "restored") and row.metric in RESTORED_METRICS:
-                roles = restored.setdefault(row.site, {})
-                roles.setdefault(row.role, {})[row.metric] = _numbers(row)
-        return restored
-
-    @cached_property
-    def _checksums(self) -> dict[str, str]:
-        try:
-            if self.folder.is_symlink() or not self.folder.is_dir():
-                raise Damaged("it is not a folder")
-            return read_json(self.folder / CHECKSUMS)
-        except Damaged as error:
-            raise StoreError(f"{self.folder} is not a complete run: {error}") from error
-
-    def _damaged(self, problem: object) -> StoreError:
-        return StoreError(f"{self.folder} is damaged: {problem}")
-
-    def _read(self, name: str) -> bytes:
-        try:
-            if name not in self._checksums or not NAME.fullmatch(name):
-                raise Damaged(f"{name} does not belong to it")
-            content = read(self.folder / name)
-            if sha256(content) != self._checksums[name]:
-                raise Damaged(f"{name} does not match its checksum")
-        except Damaged as error:
-            raise self._damaged(error) from error
-        return content
-
-    def _read_json(self, name: str) -> Record:
-        return self._parse(name, lambda content, name: [parse_json(content, name)])[0]
-
-    def _read_lines(self, name: str) -> list[Record]:
-        return self._parse(name, parse_lines)
-
-    def _parse(self, name: str, parse: Parse) -> list[Record]:
-        content = self._read(name)
-        try:
-            records = parse(content, name)
-            check_records(name.partition(".")[0], records, name)
-        except Damaged as error:
-            raise self._damaged(error) from error
-        return records
-
-
-def _numbers(row: Measurement) -> dict[str, float]:
-    return {"value": row.value, "n": row.n, "low": row.low, "high": row.high}

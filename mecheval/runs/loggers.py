@@ -15,7 +15,7 @@ from mecheval.runs.experiment import Experiment
 from mecheval.training.config import Row
 
 if TYPE_CHECKING:
-    from mecheval.runs.run import Watcher
+    from mecheval.runs.session import Watcher
 
 notes = logging.getLogger("mecheval")
 loggers = Registry("logger")

@@ -9,9 +9,10 @@ from typing import Any
 
 from mecheval.core.errors import Interrupted, StoreError
 from mecheval.core.spec import canonical_json
+from mecheval.runs.checked import CHECKSUMS, NAME
 from mecheval.runs.checkpoint import newest_step
 from mecheval.runs.files import Damaged, read, read_json, remove, sha256, sync, write, write_json
-from mecheval.runs.finished import CHECKSUMS, NAME, PARTIAL, Run
+from mecheval.runs.finished import PARTIAL, Run
 from mecheval.runs.lock import locked
 
 ERROR, PROGRESS = "error.json", "progress.json"

@@ -61,7 +61,8 @@ def interruptible() -> AbstractContextManager[None]:
 
 
 def _run(planned: PlannedRun) -> str:
-    from mecheval.plugins import checksums, load_plugin
+    from mecheval.core.plugin_files import checksums
+    from mecheval.plugins import load_plugin
 
     for path in planned.plugins:
         load_plugin(path)

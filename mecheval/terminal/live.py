@@ -11,7 +11,7 @@ from mecheval.terminal.tables import clock
 from mecheval.training.config import Row
 
 if TYPE_CHECKING:
-    from mecheval.runs.run import Watcher
+    from mecheval.runs.session import Watcher
 
 REFRESH_SECONDS, LINE_SECONDS = 0.2, 5.0
 

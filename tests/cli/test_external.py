@@ -7,8 +7,9 @@ import pytest
 from support.tiny_scale import TINY_FIELDS
 
 from mecheval.cli import main
+from mecheval.core.plugin_files import checksums
 from mecheval.models.registries import models
-from mecheval.plugins import checksums, load_plugin
+from mecheval.plugins import load_plugin
 from mecheval.runs.experiment import Experiment
 from mecheval.runs.finished import Run
 from mecheval.runs.hints import GIVE, hints

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from mecheval import plugins
 from mecheval.cli import main
+from mecheval.core import plugin_files
 from mecheval.runs.experiment import Experiment
 from mecheval.training import train as training
 
@@ -30,7 +30,7 @@ JUDGEMENTS = {"accuracy", "likelihood", "loss"}
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch, own_names):
     """Forget the plug-ins that were imported before."""
-    monkeypatch.setattr(plugins, "_checksums", {})
+    monkeypatch.setattr(plugin_files, "_checksums", {})
 
 
 def run_json(capsys, *arguments):
@@ -239,7 +239,7 @@ def test_a_third_party_task_comes_in_by_a_plugin(capsys, tmp_path):
 def test_a_run_of_a_plugin_that_was_changed_is_another_run(capsys, tmp_path, mixer, monkeypatch):
     command = ["run", TASK, f"{mixer}:Mean", *FIELDS, "--out", str(tmp_path / "runs")]
     assert main(command) == 0
-    monkeypatch.setattr(plugins, "_checksums", {"strange.py": "another"})
+    monkeypatch.setattr(plugin_files, "_checksums", {"strange.py": "another"})
     assert main(command) == 3
     assert "plugins was" in capsys.readouterr().err
 

@@ -15,8 +15,9 @@ from mecheval.runs.files import write_json
 from mecheval.runs.lock import locked
 from mecheval.runs.pending import PROGRESS
 from mecheval.runs.run import run
+from mecheval.sweeps.options import SweepOptions
 from mecheval.sweeps.planned import Outcome, PlannedRun
-from mecheval.sweeps.sweep import Sweep, SweepOptions
+from mecheval.sweeps.sweep import Sweep
 from mecheval.sweeps.worker import work
 
 pytestmark = pytest.mark.usefixtures("own_recipes")

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from mecheval import Card, card, plugins
+from mecheval import Card, card
+from mecheval.core import plugin_files
 from mecheval.models.registries import mixers, models
 from mecheval.tasks import tasks
 from support.sweep_runs import Inline
@@ -41,7 +42,7 @@ def alone() -> Iterator[list[str]]:
         for registry in (tasks, mixers, models):
             registry.names()
             patch.setattr(registry, "_targets", dict(registry._targets))
-        patch.setattr(plugins, "_checksums", {})
+        patch.setattr(plugin_files, "_checksums", {})
         patch.setattr(Counted, "started", [])
         patch.setattr("mecheval.sweeps.local.Local", Counted)
         yield Counted.started

@@ -8,9 +8,9 @@ import json
 import sys
 from pathlib import Path
 
+from mecheval.runs.checked import CHECKSUMS
 from mecheval.runs.experiment import Experiment
 from mecheval.runs.files import read, read_json, sha256, write_json
-from mecheval.runs.finished import CHECKSUMS
 
 
 def mend(folder: Path) -> None:

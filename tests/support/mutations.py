@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from mecheval.runs.checked import CHECKSUMS
 from mecheval.runs.files import read_json, sha256, write_json
-from mecheval.runs.finished import CHECKSUMS
 
 ODD: tuple[Any, ...] = (None, "x", "", -1, 0, 1e308, -0.5, 2**70, True, [], [1], {}, {"a": 1})
 ODD += ("recall:pairs=-1", "../..", "<script>", "x" * 5000, [[[]]], "nan", {"": None})

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mecheval import plugins
+from mecheval.core import plugin_files
 from mecheval.runs.run import run
 from mecheval.sweeps.planned import PlannedRun
 from mecheval.sweeps.worker import work
@@ -37,7 +37,7 @@ def recipe_file(folder, runs=2, steps=12, width=8, batch=4, more=""):
 @pytest.fixture
 def own_recipes(monkeypatch, own_names):
     """Remove what a file registers after the test."""
-    monkeypatch.setattr(plugins, "_checksums", {})
+    monkeypatch.setattr(plugin_files, "_checksums", {})
 
 
 def seeds(number, **other):

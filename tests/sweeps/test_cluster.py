@@ -58,7 +58,8 @@ sys.path.insert(0, sys.argv[1])
 from ray.cluster_utils import Cluster as Nodes
 from support.sweep_runs import DIVERGES, seeds
 from mecheval.sweeps.ray import Cluster
-from mecheval.sweeps.sweep import Sweep, SweepOptions
+from mecheval.sweeps.options import SweepOptions
+from mecheval.sweeps.sweep import Sweep
 
 room, out, rooms = Path(tempfile.gettempdir()), Path(sys.argv[2]), set()
 nodes = Nodes(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})

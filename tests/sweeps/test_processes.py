@@ -15,8 +15,9 @@ from mecheval.results.plan import Plan
 from mecheval.results.table import Results
 from mecheval.runs.lock import in_use
 from mecheval.sweeps import local
+from mecheval.sweeps.options import SweepOptions
 from mecheval.sweeps.planned import read_progress
-from mecheval.sweeps.sweep import Sweep, SweepOptions
+from mecheval.sweeps.sweep import Sweep
 
 THIRD_PARTY = """
 import os, signal, time

@@ -15,8 +15,9 @@ from mecheval.core.errors import InvalidInput, StoreError
 from mecheval.results.plan import Plan
 from mecheval.results.table import Results
 from mecheval.runs.pending import PendingRun
+from mecheval.sweeps.options import SweepOptions
 from mecheval.sweeps.slurm import submit
-from mecheval.sweeps.sweep import OPEN, Sweep, SweepOptions
+from mecheval.sweeps.sweep import OPEN, Sweep
 
 SBATCH = """#!{python}
 import json, os, re, subprocess, sys

@@ -11,8 +11,9 @@ from mecheval.runs.experiment import Settings
 from mecheval.runs.lock import locked
 from mecheval.runs.pending import PendingRun
 from mecheval.runs.run import run
+from mecheval.sweeps.options import SweepOptions
 from mecheval.sweeps.planned import Outcome
-from mecheval.sweeps.sweep import Sweep, SweepOptions, sweep
+from mecheval.sweeps.sweep import Sweep, sweep
 
 
 def swept(experiments, out, executor=Inline, **options):

@@ -5,8 +5,9 @@ from support.fault_injection import small
 from support.made_runs import finished
 
 from mecheval.runs.pending import PROGRESS
+from mecheval.sweeps.options import SweepOptions
 from mecheval.sweeps.planned import PlannedRun
-from mecheval.sweeps.sweep import Sweep, SweepOptions
+from mecheval.sweeps.sweep import Sweep
 from mecheval.sweeps.worker import WARM_STEPS, ProgressFile
 from mecheval.terminal.sweep_view import seconds_left, summary
 from mecheval.terminal.tables import duration

@@ -19,6 +19,7 @@ from mecheval.report.vega import Chart, colour, titled
 SHARE, LOG = "share", "log"  # kinds of axes
 LEFT, RIGHT = 0.85, 1.35  # inches for labels and legend
 MARKS = ("panel", "step", "text", "series")
+DRAWN = ("panel", "series", "step", "value", "run")  # what a page needs of each point
 FEW = 30  # points of a line up to which each is marked: a line may have only one
 
 
@@ -83,7 +84,7 @@ class Curves(TablePart):
         title = row if first else None
         every_step = altair.Axis(grid=False, tickCount=4, format="~s")
         number = altair.Tooltip("value:Q", format=".3~g")
-        lines = altair.Chart(self._here(row, panel))
+        lines = altair.Chart(self._here(row, panel)[list(DRAWN)])
         lines = lines.mark_line(strokeWidth=1.6, point={"size": 14} if self._few else False)
         lines = lines.encode(
             x=altair.X("step:Q", axis=every_step, scale=steps),
