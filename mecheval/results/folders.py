@@ -52,9 +52,10 @@ def _read_finished(folder: Path) -> tuple[Entry, Run | None]:
 
 def _verify(found: tuple[Entry, Run | None]) -> Entry:
     entry, run = found
+    if run is None:
+        return entry
     try:
-        if run:
-            run.verify(known=(*NEEDED, "verdict.json"))
+        run.verify(known=(*NEEDED, "verdict.json"))
         return entry
     except StoreError as error:
         return _damaged(run.folder, error)
