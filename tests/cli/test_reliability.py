@@ -101,6 +101,7 @@ def test_a_page_needs_no_times_and_no_memory(tmp_path):
     """Nobody counts memory on Windows, and another version may leave out what is optional."""
     provenance = {**PROVENANCE, "peak_memory_bytes": None, "cpu_seconds": None, "started": None}
     finished(tmp_path, experiment(), ROWS, provenance=provenance)
+    finished(tmp_path, experiment(seed=1), ROWS)
     assert main(["report", str(tmp_path)]) == 0
     page = (tmp_path / "report.html").read_text()
     assert "peak memory of a run" in page
