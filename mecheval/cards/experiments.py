@@ -4,8 +4,9 @@ A card trains the subject and two baselines on both tasks, at the largest width 
 subject's runs are in a folder of their own, the baselines' in one that all cards share.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
 
 from mecheval.cards.run_folder import RunFolder
@@ -98,6 +99,12 @@ class CardRuns:
         """Return the subject's experiment on a task, also at a rate that the scale has not."""
         first = next(one for one in self.grid if one.task_spec == task and one.seed == seed)
         return replace(first, train=replace(first.train, lr=rate))
+
+    def keys(self, rates: Iterable[float]) -> list[str]:
+        """Return the keys of all experiments of this size at some rates, with the baselines'."""
+        planned = [*self.grid, *experiments(self.scale, BASELINES)]
+        pairs = product(planned, rates)
+        return [replace(one, train=replace(one.train, lr=rate)).key for one, rate in pairs]
 
     def rates(self, task: str) -> list[float]:
         """Return the scale's rates on a task."""

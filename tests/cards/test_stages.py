@@ -151,6 +151,17 @@ def test_a_large_scale_begins_with_the_answer_of_quick_and_does_not_train_it_twi
     assert first[0] not in third, "the quick card has its answer already"
 
 
+def test_runs_of_another_size_are_not_on_the_card(tmp_path):
+    fields = {**MICRO.recall.fields, "train.steps": 6}
+    changed = replace(MICRO, recall=replace(MICRO.recall, fields=fields))
+    seen = []
+    for scale in (MICRO, changed):
+        with alone(), pytest.raises(Stop):
+            card(LSTM, scale, tmp_path, workers=1, on_stage=stop_after(seen, 1))
+    assert [len(one.facts["lines"]) for one in seen] == [1, 1]
+    assert [row["curve"]["total"] for row in seen[1].facts["diagnoses"]] == [6]
+
+
 def stop_after(seen, number):
     def on_stage(one, seconds):
         seen.append(one)
