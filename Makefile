@@ -47,8 +47,8 @@ guard: $(VENV)/ready
 torture: $(VENV)/ready
 	$(BIN)/python tests/support/fault_injection.py --kills 1000
 	$(BIN)/python tests/sweeps/torture.py --kills 40
-	$(BIN)/python tests/support/fuzz.py --lines 10000
-	$(BIN)/python tests/support/mutate.py --cases 1000
+	$(BIN)/python tests/support/fuzz.py --lines 10000 --log .cache/torture/fuzz.jsonl
+	$(BIN)/python tests/support/mutate.py --cases 1000 --log .cache/torture/mutate.jsonl
 
 # after a change of constraints.txt or of the dependencies in pyproject.toml; asks the package index
 lock: $(VENV)/ready

@@ -1,103 +1,53 @@
-"""Measure how often verdicts are right, by their confidence: calibration.md, .csv and .png.
+"""Write calibration.md, .csv and .png: are verdicts right as often as their confidence says?
 
-Planted models have a known truth: each document is served by one mechanism, or loses nothing by
-the corruption, and a planted model is the proportions in which they occur, near the thresholds. The
-truth is the verdict on its whole population, against which verdicts on samples are held.
+The planted models are in planted.py. Everything is seeded: it writes the same bytes again.
 """
 
 import csv
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy import ndarray
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from planted import POWER_SIZES, SIZES, Coverage, Judgement, Power, coverage, judgements, power
 
-from mecheval.interventions.classify import MEANS, Thresholds, classify, verdict_sites
-from mecheval.interventions.grid import Grid
-from mecheval.interventions.verdict import verdict
 from mecheval.metrics.statistics import proportion_interval
 
 HERE = Path(__file__).parent
-MODELS, SIZES, SAMPLES = range(240), (30, 64, 320), 2
-POPULATION, LAYERS = 20_000, 2
+MODELS = range(240)
+KINDS = {"near the thresholds": 2, "anywhere": 1}  # samples of each size
 BINS = ((0.0, 0.6), (0.6, 0.8), (0.8, 0.9), (0.9, 0.95), (0.95, 1.0), (1.0, 1.1))
-ROLES = tuple(MEANS)
-SITE = verdict_sites(LAYERS)[0]
-Cells = dict[str, ndarray]
-INTRODUCTION = """# Is the confidence of a verdict right?
-
-A verdict with confidence p should be right in p of the cases. {models} planted models have a known
-mechanism ({counts}): each of 20,000 documents is served by one mechanism or loses nothing by the
-corruption, in proportions drawn around the thresholds, where verdicts are hard. The truth is the
-verdict on all 20,000; the verdicts below are from samples of 30, 64 and 320 documents, two of each
-size for every model. The planted models are such documents, not trained networks.
-
-![Verdicts that are right, by confidence](calibration.png)
-
-Resamples of few documents lie too close together: at 30 documents the confidence of 800 other
-planted models was 0.767 on average, and 0.741 of their verdicts were right. So resamples are spread
-as those of 5 documents fewer, which gave 0.750. Of 0, 5 and 10 documents, 0 and 10 had been tried
-before on 200 others, where 0 was right and 10 too careful. The models of the table below played no
-part in the choice of 5, but it was on them that the excess was first seen. It is not
-enough everywhere: at 30 documents a confidence of 0.8 to 0.9 is still too high, and 1.0 is not
-quite sure; at 320 a confidence around 0.5 is too low. The other 15 intervals hold the mean
-confidence of their line.
-
-Points on the diagonal are calibrated; bars are Wilson's 95 % intervals. `python
-docs/calibration.py` writes this page, the figure and [every verdict](calibration.csv).
-
-"""
-HEAD = """| documents | verdicts | confidence, mean | right | 95 % interval |
-|---|---|---|---|---|
-"""
-
-
-@dataclass(frozen=True)
-class Judgement:
-    """A verdict on a sample of n documents: its confidence, and whether it is the truth."""
-
-    model: int
-    n: int
-    truth: str
-    mechanism: str
-    confidence: float
-
-    @property
-    def right(self) -> bool:
-        return self.mechanism == self.truth
+BLUE, GREY = "#0072B2", "#8C8C8C"
+SHADES = ("#9ECAE1", "#4F9BCB", "#2070B4", "#08306B")
+TEXT = (HERE / "calibration.txt").read_text(encoding="utf-8")
+Line = dict[str, Any]
 
 
 def main() -> None:
-    """Write the table, the figure and the numbers behind them."""
-    every = list(judgements(MODELS))
+    """Write the page, the figure and the numbers behind them."""
+    every = [x for kind, k in KINDS.items() for x in judgements(kind, MODELS, samples=k)]
+    powers, coverages = list(power()), list(coverage())
     with (HERE / "calibration.csv").open("w", newline="", encoding="utf-8") as file:
         table = csv.DictWriter(file, [*asdict(every[0]), "right"], lineterminator="\n")
         table.writeheader()
         table.writerows({**asdict(one), "right": one.right} for one in every)
-    lines = [row for n in SIZES for row in bins([one for one in every if one.n == n])]
-    (HERE / "calibration.md").write_text(_page(lines, every), encoding="utf-8")
-    _draw(lines)
+    lines = [line for kind in KINDS for n in SIZES for line in bins(_some(every, kind, n))]
+    page = TEXT.format(
+        models=len(MODELS),
+        truths=_truths(every),
+        bins=_table(lines),
+        overall=_overall(every),
+        coverage=_coverage_table(coverages),
+        power=_power_table(powers),
+    )
+    (HERE / "calibration.md").write_text(page, encoding="utf-8")
+    _draw(lines, powers, coverages)
 
 
-def judgements(
-    models: Sequence[int], sizes: Sequence[int] = SIZES, samples: int = SAMPLES
-) -> Iterator[Judgement]:
-    """Judge samples of every planted model."""
-    for number in models:
-        rng = np.random.default_rng([22, number])
-        population = _plant(rng)
-        truth = _truth(population)
-        for n in sizes:
-            for _ in range(samples):
-                drawn = rng.choice(POPULATION, n, replace=False)
-                found = verdict(_grid({name: x[drawn] for name, x in population.items()}))
-                assert found.confidence is not None
-                yield Judgement(number, n, truth, found.mechanism, found.confidence)
-
-
-def bins(every: Sequence[Judgement]) -> list[dict[str, Any]]:
+def bins(every: Sequence[Judgement]) -> list[Line]:
     """Return by confidence how many verdicts are right, with Wilson's 95 % interval."""
     rows = []
     for low, high in BINS:
@@ -105,71 +55,118 @@ def bins(every: Sequence[Judgement]) -> list[dict[str, Any]]:
         if inside:
             right, n = sum(one.right for one in inside), len(inside)
             mean = float(np.mean([one.confidence for one in inside]))
-            numbers = {"documents": inside[0].n, "verdicts": n, "confidence": mean}
+            numbers = {"models": inside[0].models, "documents": inside[0].n, "verdicts": n}
             ends = proportion_interval(right, n)
-            rows.append({**numbers, "right": right / n, "low": ends[0], "high": ends[1]})
+            numbers |= {"confidence": mean, "right": right / n, "low": ends[0], "high": ends[1]}
+            rows.append({**numbers, "holds": ends[0] <= mean <= ends[1]})
     return rows
 
 
-def _page(lines: Sequence[dict[str, Any]], every: Sequence[Judgement]) -> str:
-    text = HEAD
-    for row in lines:
+def _some(every: Sequence[Judgement], kind: str, n: int) -> list[Judgement]:
+    return [one for one in every if (one.models, one.n) == (kind, n)]
+
+
+def _truths(every: Sequence[Judgement]) -> str:
+    truths = {(one.models, one.model): one.truth for one in every}
+    names = list(truths.values())
+    return ", ".join(f"{names.count(name)} {name}" for name in sorted({*names}))
+
+
+def _table(lines: Sequence[Line]) -> str:
+    text = ""
+    for line in lines:
+        holds = "yes" if line["holds"] else "**no**"
         text += (
-            f"| {row['documents']} | {row['verdicts']} | {row['confidence']:.3f} "
-            f"| {row['right']:.3f} | {row['low']:.3f} to {row['high']:.3f} |\n"
+            f"| {line['models']} | {line['documents']} | {line['verdicts']} "
+            f"| {line['confidence']:.3f} | {line['right']:.3f} "
+            f"| {line['low']:.3f} to {line['high']:.3f} | {holds} |\n"
         )
-    truths = {one.model: one.truth for one in every}
-    counts = ", ".join(f"{list(truths.values()).count(t)} {t}" for t in sorted({*truths.values()}))
-    return INTRODUCTION.format(models=len(truths), counts=counts) + text
+    held = sum(line["holds"] for line in lines)
+    return f"{text}\n{held} of {len(lines)} intervals hold the mean confidence of their line."
 
 
-def _draw(lines: Sequence[dict[str, Any]]) -> None:
-    from matplotlib.figure import Figure
+def _overall(every: Sequence[Judgement]) -> str:
+    text = "| models | documents | verdicts | confidence, mean | right |\n|---|---|---|---|---|\n"
+    for kind in KINDS:
+        for n in SIZES:
+            some = _some(every, kind, n)
+            confidence, right = np.mean([(one.confidence, one.right) for one in some], axis=0)
+            text += f"| {kind} | {n} | {len(some)} | {confidence:.3f} | {right:.3f} |\n"
+    return text.rstrip()
 
-    figure = Figure(figsize=(7.5, 2.8), layout="constrained")
-    axes = figure.subplots(1, len(SIZES), sharey=True)
-    for axis, n in zip(axes, SIZES, strict=True):
-        rows = [row for row in lines if row["documents"] == n]
-        x, y = ([row[name] for row in rows] for name in ("confidence", "right"))
-        ends = [
-            [row["right"] - row["low"] for row in rows],
-            [row["high"] - row["right"] for row in rows],
-        ]
-        axis.plot([0, 1], [0, 1], color="#8C8C8C", linewidth=0.8)
-        axis.errorbar(x, y, ends, fmt="o", color="#0072B2", markersize=4, linewidth=1)
-        axis.set(title=f"{n} documents", xlabel="confidence", xlim=(0.35, 1.02), ylim=(0.2, 1.02))
-    axes[0].set_ylabel("verdicts that are right")
+
+def _coverage_table(coverages: Sequence[Coverage]) -> str:
+    text = ""
+    for one in coverages:
+        now, before = one.covered / one.studies, one.bootstrap_covered / one.studies
+        text += (
+            f"| {one.case} | {one.share:.3f} | {one.n} | {now:.3f} | {before:.3f} "
+            f"| {one.width:.3f} | {one.bootstrap_width:.3f} |\n"
+        )
+    return text.rstrip()
+
+
+def _power_table(powers: Sequence[Power]) -> str:
+    text = ""
+    for effect in dict.fromkeys(one.effect for one in powers):
+        some = [one for one in powers if one.effect == effect]
+        for strength in dict.fromkeys(one.strength for one in some):
+            named = [one.named / one.studies for one in some if one.strength == strength]
+            cells = " | ".join(f"{x:.2f}" for x in named)
+            text += f"| {effect} | {strength:.2f} | {cells} |\n"
+    return text.rstrip()
+
+
+def _draw(lines: Sequence[Line], powers: Sequence[Power], coverages: Sequence[Coverage]) -> None:
+    figure = Figure(figsize=(8.4, 8.6), layout="constrained")
+    axes = figure.subplots(3, 3)
+    for row, kind in enumerate(KINDS):
+        for axis, n in zip(axes[row], SIZES, strict=True):
+            some = [one for one in lines if (one["models"], one["documents"]) == (kind, n)]
+            _draw_bins(axis, some)
+            axis.set_title(f"{kind}, {n} documents", fontsize=8.5)
+        axes[row][0].set_ylabel("verdicts that are right")
+    for axis, effect in zip(axes[2], ("restored share", "lost likelihood"), strict=False):
+        _draw_power(axis, [one for one in powers if one.effect == effect])
+        axis.set(xlabel=effect, ylim=(-0.03, 1.03))
+        axis.set_title("power", fontsize=9)
+    axes[2][0].set_ylabel("named with confidence ≥ 0.95")
+    axes[2][1].legend(title="documents", fontsize=7, title_fontsize=7, frameon=False)
+    _draw_coverage(axes[2][2], coverages)
     figure.savefig(HERE / "calibration.png", dpi=130)
 
 
-def _plant(rng: np.random.Generator) -> Cells:
-    """Draw a population: two mechanisms share the documents that lose their answer."""
-    first, second, third = rng.permutation(ROLES)[:3]
-    main, rest = rng.uniform(0.35, 0.8), rng.uniform(0.0, 0.15)
-    # in a quarter of the models so few documents that the threshold of unsolved is near
-    lose = rng.uniform(0.15, 0.45) if rng.random() < 0.25 else rng.uniform(0.5, 1.0)
-    shares = np.array([main, max(1 - main - rest, 0.0), rest])
-    served = rng.choice([first, second, third], POPULATION, p=shares / shares.sum())
-    clean = rng.beta(8, 1, POPULATION)
-    corrupt = np.where(rng.random(POPULATION) < lose, rng.beta(1, 8, POPULATION), clean)
-    cells = {"clean": clean, "corrupt": corrupt}
-    for role in ROLES:
-        share = np.where(served == role, rng.beta(8, 2, POPULATION), rng.beta(1, 20, POPULATION))
-        cells[role] = corrupt + share * (clean - corrupt)
-    return cells
+def _draw_bins(axis: Axes, rows: Sequence[Line]) -> None:
+    x, y = ([row[name] for row in rows] for name in ("confidence", "right"))
+    below = [row["right"] - row["low"] for row in rows]
+    above = [row["high"] - row["right"] for row in rows]
+    axis.plot([0, 1], [0, 1], color=GREY, linewidth=0.8)
+    axis.errorbar(x, y, [below, above], fmt="o", color=BLUE, markersize=4, linewidth=1)
+    axis.set(xlabel="confidence", xlim=(0.35, 1.02), ylim=(0.2, 1.02))
 
 
-def _truth(cells: Cells) -> str:
-    gap = cells["clean"].mean() - cells["corrupt"].mean()
-    shares = {(SITE, r): (cells[r].mean() - cells["corrupt"].mean()) / gap for r in ROLES}
-    return classify(gap, shares, LAYERS, Thresholds())[0]
+def _draw_power(axis: Axes, powers: Sequence[Power]) -> None:
+    for n, shade in zip(POWER_SIZES, SHADES, strict=True):
+        some = [one for one in powers if one.n == n]
+        x = [one.strength for one in some]
+        y = np.array([one.named / one.studies for one in some])
+        ends = np.array([proportion_interval(one.named, one.studies) for one in some])
+        axis.errorbar(x, y, np.abs(ends.T - y), color=shade, marker="o", markersize=3, label=f"{n}")
 
 
-def _grid(cells: Cells) -> Grid:
-    ends = ({"likelihood": cells[name]} for name in ("clean", "corrupt"))
-    places = [(site, role) for site in verdict_sites(LAYERS) for role in ROLES]
-    restored = {("restored", *place): {"likelihood": cells[place[1]]} for place in places}
-    return Grid("key", "test", *ends, restored, LAYERS)
+def _draw_coverage(axis: Axes, coverages: Sequence[Coverage]) -> None:
+    for shift, name, colour, label in (
+        (-0.12, "bootstrap_covered", GREY, "percentile bootstrap"),
+        (0.12, "covered", BLUE, "this interval"),
+    ):
+        places = np.array([SIZES.index(one.n) for one in coverages]) + shift
+        values = [getattr(one, name) / one.studies for one in coverages]
+        axis.plot(places, values, "o", color=colour, markersize=4, label=label)
+    axis.axhline(0.95, color="black", linewidth=0.8, linestyle=":")
+    axis.set(xlabel="documents", ylim=(0.7, 1.01))
+    axis.set_xticks(range(len(SIZES)), [str(n) for n in SIZES])
+    axis.set_title("coverage of a share's interval", fontsize=9)
+    axis.legend(fontsize=7, frameon=False, loc="lower right")
 
 
 if __name__ == "__main__":

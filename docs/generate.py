@@ -15,7 +15,7 @@ from mecheval.cli import command_names, main
 from mecheval.core.options import REQUIRED
 from mecheval.core.registry import Entry, Registry
 from mecheval.core.spec import print_scalar
-from mecheval.models.config import ModelConfig
+from mecheval.models.config import ModelConfig, build_architecture
 from mecheval.models.language_model import LanguageModel
 from mecheval.models.registries import architectures, mixers
 from mecheval.models.site import sites
@@ -26,6 +26,7 @@ from mecheval.tasks.sample import sample
 from mecheval.terminal.documents import document, legend
 
 HERE = Path(__file__).parent
+PATTERNS = {"hybrid": "hybrid:mamba+attention", "parallel": "parallel:attention|mamba"}
 MADE = "Made by `make docs` from the code; a test fails when it is out of date."
 
 
@@ -55,7 +56,8 @@ def site_page() -> str:
         "with more, `blocks.1`, `blocks.2` … follow."
     ]
     for name in architectures.names():
-        parts += [f"## {name}", architectures.describe(name).summary, site_table(name)]
+        example = PATTERNS.get(name, name)
+        parts += [f"## {example}", architectures.describe(name).summary, site_table(example)]
     return joined(parts)
 
 
@@ -106,7 +108,7 @@ def field_table() -> str:
 
 
 def site_table(architecture: str) -> str:
-    layers = 2 if architecture in ("base_conv", "based") else 1  # two kinds of layer by turns
+    layers = len(build_architecture(architecture).pattern)  # every kind of layer once
     model = LanguageModel(
         ModelConfig(architecture=architecture, d_model=16, layers=layers), vocab_size=8
     )

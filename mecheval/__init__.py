@@ -12,7 +12,7 @@ from typing import Any
 __version__ = "0.1.0"
 
 _LINE = re.compile(r"^from (mecheval[\w.]*) import (\w+) as \2$", re.MULTILINE)
-_STUB = Path(__file__).with_suffix(".pyi").read_text()
+_STUB = Path(__file__).with_suffix(".pyi").read_text(encoding="utf-8")
 _MODULES = {name: module for module, name in _LINE.findall(_STUB)}
 __all__ = sorted(_MODULES)
 

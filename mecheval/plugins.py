@@ -142,7 +142,7 @@ def register_object(cls: type[Any]) -> str:
 def defined_classes(config: ModelConfig) -> dict[str, tuple[str, str]]:
     """Return checksum and place of the classes of a model that were given as such, by name."""
     architecture = build_architecture(config.architecture)
-    specs = [*architecture.pattern, *([architecture.whole] if architecture.whole else [])]
+    specs = [*architecture.mixers, *([architecture.whole] if architecture.whole else [])]
     return {spec.name: _defined[spec.name] for spec in specs if spec.name in _defined}
 
 
@@ -153,7 +153,7 @@ def plugin_files(task: Task, config: ModelConfig) -> dict[str, str]:
     """
     architecture = build_architecture(config.architecture)
     parts = [(tasks.name_of(type(task)), type(task))]
-    parts += [(spec.name, mixers.get(spec.name)) for spec in architecture.pattern]
+    parts += [(spec.name, mixers.get(spec.name)) for spec in architecture.mixers]
     if whole := architecture.whole:
         parts.append((whole.name, models.get(whole.name)))
     files = {}

@@ -204,10 +204,25 @@ class TestAClassAsArchitecture:
         mecheval.register_mixer("Shift")(Shift)
         assert Run(finished.folder).load_model() is not None
 
-    def test_a_sweep_refuses_it_with_a_way_out(self, tmp_path):
-        with pytest.raises(InvalidInput, match=r"workers cannot import; put it into a file"):
-            sweep([tiny(Shift)], tmp_path / "out")
-        assert not (tmp_path / "out").exists()
+    def test_a_sweep_trains_it_in_this_process_and_says_so(self, tmp_path, caplog, monkeypatch):
+        monkeypatch.delattr("mecheval.sweeps.sweep.Local")  # no worker is started
+        alone = run(tiny(Shift), tmp_path / "alone")
+        (planned,) = sweep([tiny(Shift)], tmp_path / "swept")
+        assert planned.status == "done"
+        swept = Run(planned.place.final)
+        assert swept.row_records == alone.row_records
+        assert run(tiny(Shift), tmp_path / "swept").folder == swept.folder, "nothing differs"
+        (line,) = [record.message for record in caplog.records if "Shift" in record.message]
+        assert "is defined in the module" in line
+        assert line.endswith("all runs are trained one after another in this process")
+
+    def test_a_sweep_resumes_it_and_refuses_changed_code(self, tmp_path, monkeypatch):
+        sweep([tiny(Shift)], tmp_path)
+        (again,) = sweep([tiny(Shift)], tmp_path)
+        assert (again.status, again.attempts) == ("done", 0)
+        monkeypatch.setattr(Shift, "forward", lambda self, x: self.out(x))
+        with pytest.raises(StoreError, match="belongs to another run"):
+            sweep([tiny(Shift)], tmp_path)
 
     def test_a_registered_class_keeps_its_name(self):
         mecheval.register_mixer("shift")(Shift)
@@ -237,3 +252,21 @@ def test_numbers_of_a_document_are_the_same_in_words_and_ids():
     words = docs()[:1].to_frame()["token"].tolist()
     assert words[1] == str(int(docs().tokens[0, 1]))
     assert np.isin(["<bos>", "<div>"], words).all()
+
+
+def test_a_class_that_was_typed_is_in_no_file_also_where_a_script_runs(monkeypatch):
+    from types import ModuleType
+
+    from mecheval.core.definition import file_spec
+
+    script = ModuleType("__main__")
+    script.__file__ = __file__
+    monkeypatch.setitem(sys.modules, "__main__", script)
+    scope = {"__name__": "__main__"}
+    exec("class Typed:\n    def forward(self, x):\n        return x\n", scope)
+    assert file_spec(scope["Typed"]) is None
+    Shift.__module__, module = "__main__", Shift.__module__
+    try:
+        assert file_spec(Shift) == f"{__file__}:Shift"
+    finally:
+        Shift.__module__ = module

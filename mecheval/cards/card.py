@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from mecheval.cards import experiments
 from mecheval.cards.experiments import CardRuns
 from mecheval.cards.search import RULE
-from mecheval.cards.stages import Stage, Stages
+from mecheval.cards.stages import Stage, plan_stages
 from mecheval.cards.subject import Subject
 from mecheval.core.notebook import short
 from mecheval.core.spec import Spec
@@ -158,19 +158,32 @@ def card(
 
     Examples
     --------
-    >>> from mecheval import card
-    >>> card("mamba:d_con=2")  # refused before anything is trained
-    Traceback (most recent call last):
-    mecheval.core.errors.InvalidInput: mamba: no option 'd_con'; did you mean 'd_conv'? ...
+    >>> import torch
+    >>> from mecheval import Scale, Size, card
+    >>> class Mean(torch.nn.Module):
+    ...     "Every token sees the mean of the tokens up to itself."
+    ...     def __init__(self, d_model: int, max_len: int):
+    ...         super().__init__()
+    ...         self.out = torch.nn.Linear(d_model, d_model)
+    ...
+    ...     def forward(self, x):
+    ...         count = torch.arange(1, x.shape[1] + 1, dtype=x.dtype, device=x.device)
+    ...         return self.out(x.cumsum(1) / count[:, None])
+    >>> fields = {"train.steps": 4, "train.batch": 8, "eval.every": 2}
+    >>> fields |= {"eval.documents": 16, "eval.grid_documents": 8}
+    >>> recall = Size(widths=(8,), rates=(0.01,), options={"pairs": 2, "vocab": 8}, fields=fields)
+    >>> treecall = Size(widths=(8,), rates=(0.01,), options={"max_len": 32}, fields=fields)
+    >>> tiny = Scale(name="tiny", recall=recall, treecall=treecall)  # to learn, leave it out
+    >>> card(Mean, tiny, "cards")
+    Card('Mean', 'tiny', recall: unsolved, treecall: unsolved)
     """
     start = time.monotonic()
     options = SweepOptions(workers=cores() if workers is None else workers, device=device)
     runs = prepare(subject, scale, out, options, plugins)
-    stages = Stages(runs, watch or sweep_progress(progress))
-    planned = stages.plan()
+    planned = plan_stages(runs, watch or sweep_progress(progress))
     for number, stage in enumerate(planned, 1):
-        if stage.work(stages) or number == len(planned):
-            result = _assemble(runs, stage, number, planned)
+        if stage.work() or number == len(planned):
+            result = _assemble(stage, number, planned)
             result.write()
             on_stage(result, time.monotonic() - start)
     return result
@@ -196,8 +209,9 @@ def prepare(
     return runs
 
 
-def _assemble(runs: CardRuns, stage: Stage, number: int, planned: Sequence[Stage]) -> Card:
+def _assemble(stage: Stage, number: int, planned: Sequence[Stage]) -> Card:
     """Read the runs, measure what is not in them, and put everything into words."""
+    runs = stage.runs
     from mecheval.cards import advice, facts, sentences
     from mecheval.cards.caveats import caveats
     from mecheval.cards.measure import load_or_measure
@@ -212,7 +226,8 @@ def _assemble(runs: CardRuns, stage: Stage, number: int, planned: Sequence[Stage
     baseline_lines = [line for line in lines if line.architecture != name]
     best = facts.best_runs(study, name)
     unsolved = [line.task for line in subject_lines if line.needs_diagnosis]
-    measured = load_or_measure(best, _one_of_each(runs, order), folder, unsolved)
+    shown = [one for one in order if one in {name, *(line.architecture for line in lines)}]
+    measured = load_or_measure(best, _one_of_each(runs, shown), folder, unsolved)
     cells: dict[str, list[Any]] = {line.task: [] for line in subject_lines}
     solved = [line.task for line in subject_lines if line.solved]
     for cell in measured.cells:
@@ -235,7 +250,7 @@ def _assemble(runs: CardRuns, stage: Stage, number: int, planned: Sequence[Stage
         },
         "d_model": model.d_model,
         "layers": model.layers,
-        "baselines": order[1:],
+        "baselines": shown[1:],
         "in_this_process": bool(runs.subject.checksums),
         "choice": CHOICE,
         "search": RULE if stopped else "",

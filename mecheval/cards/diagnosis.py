@@ -14,6 +14,7 @@ from numpy import ndarray
 
 from mecheval.metrics.statistics import interval, proportion_interval
 from mecheval.runs.finished import Run
+from mecheval.tasks.chance import chance, known_chance
 from mecheval.tasks.documents import Documents
 from mecheval.tasks.recall import Recall
 
@@ -39,12 +40,14 @@ def diagnose(run: Run, model: "Model") -> Row:
     distance = test.roles["query"] - test.roles["key"]
     reach = _reach(model, run)
     limit = reach[0]["tokens"] if reach else 0
+    levels = known_chance(experiment.task_spec)
     return {
         "task": experiment.task_spec,
         "test": _proportion(right),
         "train": _proportion(_answers(model, seen)[0]),
         "from_document": _proportion(inside),
-        "chance": _chance(run),
+        "chance": levels.best if levels else None,
+        "without_recall": str(levels) if levels else "not known",
         "by_distance": list(_grouped(distance, right)),
         "by_position": list(_grouped(_position(run, test), right)),
         "position": "pair" if isinstance(task, Recall) else "position of the key",
@@ -113,7 +116,8 @@ def _by_pairs(model: "Model", run: Run) -> Row:
     experiment, rows, notes = run.experiment, [], []
     task = experiment.task
     if not isinstance(task, Recall):
-        return {"by_pairs": [], "pairs_note": "The task has no pairs whose number could vary."}
+        note = "The task has no pairs whose number could vary."
+        return {"by_pairs": [], "pairs_note": note, "trained_pairs": None}
     for pairs in sorted({*PAIRS, task.pairs}):
         longest = 2 + 2 * pairs + task.queries
         if longest > experiment.model.max_len or pairs > task.vocab // 2 or pairs < task.queries:
@@ -122,21 +126,15 @@ def _by_pairs(model: "Model", run: Run) -> Row:
         other = replace(task, pairs=pairs, min_pairs=None)
         docs = other.documents(experiment.seed, "test", 0, DOCUMENTS // 2)
         right = _proportion(_answers(model, docs)[0])
-        rows.append({"pairs": pairs, **right, "chance": 1 / pairs})
+        rows.append({"pairs": pairs, **right, "chance": chance(other, experiment.seed).best})
     notes.append(f"It was trained with {task.pairs} pairs; other numbers are new to it.")
-    return {"by_pairs": rows, "pairs_note": " ".join(notes)}
+    return {"by_pairs": rows, "pairs_note": " ".join(notes), "trained_pairs": task.pairs}
 
 
 def _reach(model: "Model", run: Run) -> list[Row]:
     from mecheval.interventions.reach import reach
 
     return [asdict(one) for one in reach(model, run.experiment.task, seed=run.experiment.seed)]
-
-
-def _chance(run: Run) -> float | None:
-    """Return the accuracy of answering any value of the document; None if the task differs."""
-    task = run.experiment.task
-    return 1 / task.pairs if isinstance(task, Recall) and not task.min_pairs else None
 
 
 def _position(run: Run, docs: Documents) -> ndarray:

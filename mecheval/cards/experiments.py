@@ -4,31 +4,29 @@ A card trains the subject and two baselines on both tasks, at the largest width 
 subject's runs are in a folder of their own, the baselines' in one that all cards share.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from itertools import product
 from pathlib import Path
 
-from mecheval.cards.search import Stopped, read_stopped, write_stopped
+from mecheval.cards.run_folder import RunFolder
+from mecheval.cards.search import PART
 from mecheval.cards.subject import Subject
-from mecheval.core.plugin_files import isolated_plugins
 from mecheval.models.config import ModelConfig
-from mecheval.results.plan import Plan
 from mecheval.runs.experiment import Experiment
 from mecheval.runs.files import Damaged, read_json
-from mecheval.runs.pending import STOPPED
+from mecheval.sweeps.estimate import Costs, estimate_search
 from mecheval.sweeps.options import SweepOptions
-from mecheval.sweeps.planned import Outcome, PlannedRun
-from mecheval.sweeps.recipe import Scale
-from mecheval.sweeps.sweep import OPEN, Executor, Sweep, Watch
-from mecheval.sweeps.worker import work
+from mecheval.sweeps.planned import PlannedRun
+from mecheval.sweeps.recipe import Scale, get_scale
+from mecheval.sweeps.sweep import OPEN
 
-RECIPE = "card"
 BASELINES = ("attention", "mamba")
 TASKS = ("recall", "treecall")
 EMERGENCE = "recall"  # the task on which grids are measured during training, too
 SEEDS = (0, 1, 2)
 CARD = "card.json"
+QUICK = "quick"  # the scale of the first answer
 GRIDS = 20  # about as many during a training that is not stopped early
 
 
@@ -64,91 +62,12 @@ def card_folder(subject: Subject, scale: Scale, out: Path) -> Path:
     return out / f"card-{subject.folder}-{scale.name}"
 
 
-class RunFolder:
-    """Runs of a card in one folder, planned step by step.
-
-    `always` are planned from the start, others when they are asked for; runs that an earlier
-    process began stay planned. `requested` has the keys of all experiments asked for.
-    """
-
-    def __init__(
-        self,
-        folder: Path,
-        scale: str,
-        runner: Subject,
-        options: SweepOptions,
-        always: list[Experiment],
-    ) -> None:
-        self.folder, self._scale, self._runner = folder, scale, runner
-        self._options = replace(options, plugins=runner.plugins)
-        self._planned = {one.key: one for one in [*always, *self._begun()]}
-        self.requested: dict[str, Experiment] = {}
-        self._tried: set[str] = set()
-        self.stopped = read_stopped(folder)
-
-    def runs(self, experiments: Sequence[Experiment]) -> list[PlannedRun]:
-        """Return experiments in their present state; refuse finished runs of other versions."""
-        with isolated_plugins(self._runner.checksums):
-            return self._sweep(experiments).runs()
-
-    def missing(self, experiments: Sequence[Experiment]) -> list[Experiment]:
-        """Return those that are not finished."""
-        return [one for one in experiments if not (self.folder / one.name).exists()]
-
-    def execute(
-        self, experiments: Sequence[Experiment], watch: Watch, until: int | None = None
-    ) -> bool:
-        """Train what is not finished, and return whether there was anything to do.
-
-        What failed is not tried again by the same process. With `until`, training pauses there.
-        """
-        self.requested |= {one.key: one for one in experiments}
-        todo = [one for one in self.missing(experiments) if one.key not in self._tried]
-        if not todo:
-            return False
-        self._planned |= {one.key: one for one in todo}
-        keys = {one.key for one in todo}
-        self._tried |= keys if until is None else set()
-        with isolated_plugins(self._runner.checksums):
-            sweep = self._sweep(list(self._planned.values()))
-            shown = partial(self._watch, watch, {one.key for one in experiments})
-            sweep.execute(self._executor, watch=shown, keys=keys, until=until)
-        return True
-
-    def stop(self, stopped: Mapping[str, Stopped]) -> None:
-        """Keep what the search stopped, and why."""
-        self.stopped |= stopped
-        write_stopped(self.folder, self.stopped)
-
-    def _watch(self, watch: Watch, keys: set[str], runs: Sequence[PlannedRun]) -> None:
-        """Show the runs of this stage; those that wait at a rung or were stopped are paused."""
-        shown = [run for run in runs if run.record["key"] in keys]
-        for run in shown:
-            if run.status == STOPPED or (run.status == "killed" and run.reason is None):
-                run.status = "paused"
-        watch(shown)
-
-    def _begun(self) -> Iterator[Experiment]:
-        """Yield the planned experiments of an earlier process that have a folder."""
-        plan = Plan.read(self.folder) if self.folder.is_dir() else None
-        for record, name in zip(plan.experiments, plan.folders, strict=True) if plan else ():
-            if any(self.folder.glob(f"{name}*")):
-                yield Experiment.from_record(record)
-
-    def _sweep(self, experiments: Sequence[Experiment]) -> Sweep:
-        return Sweep(experiments, self.folder, RECIPE, self._scale, self._options)
-
-    def _executor(self) -> Executor:
-        from mecheval.sweeps.local import Local
-
-        return InProcess() if self._runner.checksums else Local(self._options.workers)
-
-
 @dataclass(frozen=True)
 class CardRuns:
     """The subject's experiments by task, rate and seed, its folder, and that of the baselines.
 
-    A baseline has only the shared folder.
+    A baseline has only the shared folder. `quick` are the runs of the scale quick, with whose first
+    answer a larger one begins; they stay in the folder of the quick card.
     """
 
     subject: Subject
@@ -157,6 +76,7 @@ class CardRuns:
     own: RunFolder
     shared: RunFolder
     grid: list[Experiment]
+    quick: "CardRuns | None" = None
 
     @classmethod
     def plan(cls, subject: Subject, scale: Scale, out: Path, options: SweepOptions) -> "CardRuns":
@@ -170,12 +90,21 @@ class CardRuns:
             own = RunFolder(folder, scale.name, subject, options, [])
             own.runs(grid)
         shared.runs(common)
-        return cls(subject, scale, folder, own, shared, grid)
+        quick = None
+        if _work(grid[0]) > _work(experiments(get_scale(QUICK), [subject.architecture])[0]):
+            quick = replace(cls.plan(subject, get_scale(QUICK), out, options), folder=folder)
+        return cls(subject, scale, folder, own, shared, grid, quick)
 
     def of(self, task: str, rate: float, seed: int) -> Experiment:
         """Return the subject's experiment on a task, also at a rate that the scale has not."""
         first = next(one for one in self.grid if one.task_spec == task and one.seed == seed)
         return replace(first, train=replace(first.train, lr=rate))
+
+    def keys(self, rates: Iterable[float]) -> list[str]:
+        """Return the keys of all experiments of this size at some rates, with the baselines'."""
+        planned = [*self.grid, *experiments(self.scale, BASELINES)]
+        pairs = product(planned, rates)
+        return [replace(one, train=replace(one.train, lr=rate)).key for one, rate in pairs]
 
     def rates(self, task: str) -> list[float]:
         """Return the scale's rates on a task."""
@@ -209,6 +138,27 @@ class CardRuns:
         both = [*planned, *experiments(self.scale, BASELINES)]
         return list({one.key: one for one in both}.values())
 
+    @property
+    def count(self) -> int:
+        """Return the number of experiments of a complete card."""
+        return len(self.whole()) + (len(self.quick.searched()) if self.quick else 0)
+
+    def searched(self) -> list[Experiment]:
+        """Return the experiments among which the first answer is searched."""
+        first, seed = self.tasks[0], self.first_seed
+        return [self.of(first, rate, seed) for rate in self.rates(first)]
+
+    def estimate_first(self, workers: int, costs: Costs) -> tuple[float, float] | None:
+        """Estimate the seconds to the first answer; None if there is a card already."""
+        if self._answered:
+            return None
+        searched = (self.quick or self).searched()
+        return estimate_search(searched, PART, workers, costs)
+
+    @property
+    def _answered(self) -> bool:
+        return (self.folder / CARD).exists()
+
     def ahead(self) -> list[PlannedRun]:
         """Return those of `whole` that are not finished; none if the card is complete."""
         if is_complete(self.folder):
@@ -216,8 +166,17 @@ class CardRuns:
         names = {one.model.architecture for one in self.grid}
         own = [one for one in self.whole() if one.model.architecture in names]
         others = [one for one in self.whole() if one.model.architecture not in names]
-        runs = self.own.runs(own) + (self.shared.runs(others) if others else [])
+        first = self.quick if self.quick and not self._answered else None
+        quick = first.own.runs(first.searched()) if first else []
+        runs = quick + self.own.runs(own) + (self.shared.runs(others) if others else [])
         return [run for run in runs if run.status in OPEN]
+
+
+def _work(experiment: Experiment) -> float:
+    """Return a number that grows with the cost of a training."""
+    model, train = experiment.model, experiment.train
+    tokens = train.total * train.batch * experiment.task.max_len
+    return float(tokens * model.layers * model.d_model)
 
 
 def is_complete(folder: Path) -> bool:
@@ -228,27 +187,3 @@ def is_complete(folder: Path) -> bool:
         return bool(facts["stage"]["last"]) and not failed
     except (Damaged, KeyError, TypeError):
         return False
-
-
-class InProcess:
-    """Executes runs one by one in this process, for a class that no other process can import."""
-
-    def __init__(self) -> None:
-        self._ended: list[tuple[PlannedRun, Outcome]] = []
-
-    @property
-    def free(self) -> int:
-        return 1 - len(self._ended)
-
-    def start(self, run: PlannedRun) -> None:
-        outcome = work(run)
-        if outcome.status == "stopped":
-            raise KeyboardInterrupt(outcome.reason)
-        self._ended.append((run, outcome))
-
-    def ended(self) -> Iterator[tuple[PlannedRun, Outcome]]:
-        while self._ended:
-            yield self._ended.pop()
-
-    def stop(self) -> None:
-        """Do nothing: `start` returns when its run has ended."""

@@ -86,7 +86,8 @@ class EmergenceStep:
 def read_study(runs: CardRuns, tasks: Sequence[str]) -> tuple[Study, dict[str, Stopped]]:
     """Read the runs on some tasks, and what the rate search stopped and nothing has resumed.
 
-    Runs that no stage has asked for yet are left out, unless an earlier process finished them.
+    Runs that no stage has asked for yet are left out, unless an earlier process finished them, and
+    those of another size: a scale of the same name may have been changed.
     """
     folders = dict.fromkeys([runs.own.folder, runs.shared.folder])
     parts = [Study.read(folder) for folder in folders if _has_runs(folder)]
@@ -95,7 +96,9 @@ def read_study(runs: CardRuns, tasks: Sequence[str]) -> tuple[Study, dict[str, S
     table = study.runs
     resting = table["key"].isin(list(runs.own.stopped)) & ~table["outcome"].isin(FINISHED)
     resting &= table["reason"].isna() | (table["status"] == "stopped")
-    keep = table["outcome"].isin(FINISHED) | table["key"].isin(list(requested))
+    rates = [float(rate) for rate in table["train.lr"].dropna().unique()]
+    finished = table["outcome"].isin(FINISHED) & table["key"].isin(runs.keys(rates))
+    keep = finished | table["key"].isin(list(requested))
     keep &= ~resting & table["task"].isin(list(tasks))
     stopped = {key: runs.own.stopped[key] for key in table.loc[resting, "key"]}
     return _restricted(study, table[keep]), stopped

@@ -93,7 +93,7 @@ def _heat_map(study: Study, cells: Sequence[Mapping[str, Any]]) -> Figure | None
     table = DataFrame(ordered)
     table = table.assign(
         panel=table["task"].map(labels.task),
-        y=table["site"],
+        y=table["site"].str.replace(r"^blocks\.(\d+)\.(mixer\.)?", r"layer \1: ", regex=True),
         x=table["role"].str.replace("_", " "),
         state="measured",
         published=float("nan"),

@@ -1,10 +1,10 @@
-"""The rate search of a card: after parts of training, rates that are clearly worse are stopped.
+"""The rate search of a card: after a part of training, all rates but the best are stopped.
 
 Every rate is an ordinary run. A stopped one keeps its checkpoint, and a later stage can resume it.
 What is stopped depends on dev and on the step alone, so that every machine decides alike.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -15,12 +15,8 @@ from mecheval.runs.files import Damaged, read_json, write_json
 from mecheval.runs.pending import PendingRun
 
 FILE = "search.json"
-RUNGS = (0.2, 0.5)  # parts of training after which rates are compared
-CLEARLY = 0.05  # a dev loss above the best by this part is clearly worse
-RULE = (
-    f"After {RUNGS[0]:.0%} of the steps the search stops each rate whose dev loss is more than "
-    f"{CLEARLY:.0%} above the best, after {RUNGS[-1]:.0%} all but the best."
-)
+PART = 0.2  # of the steps, after which rates are compared
+RULE = f"After {PART:.0%} of the steps the search stops all rates but the one best on dev."
 
 
 @dataclass(frozen=True)
@@ -53,11 +49,11 @@ class Score:
     finished: bool
 
 
-def rung_steps(experiment: Experiment) -> list[int]:
-    """Return the steps at which rates are compared, each at an evaluation."""
+def compared_at(experiment: Experiment) -> int | None:
+    """Return the step at which rates are compared, an evaluation; None in a very short training."""
     every, total = experiment.eval.every, experiment.train.total
-    steps = {every * max(round(part * total / every), 1) for part in RUNGS}
-    return sorted(step for step in steps if step < total)
+    step = every * max(round(PART * total / every), 1)
+    return step if step < total else None
 
 
 def reached(experiment: Experiment, folder: Path, step: int) -> bool:
@@ -78,27 +74,26 @@ def score(experiment: Experiment, folder: Path, step: int) -> Score | None:
     return Score(experiment, *numbers, finished=run is not None)
 
 
-def select_worse(scores: Sequence[Score], last: bool) -> list[Stopped]:
-    """Return the runs to stop; at the last rung these are all but the best and the finished."""
-    return list(_worse(scores, last)) if scores else []
-
-
-def _worse(scores: Sequence[Score], last: bool) -> Iterator[Stopped]:
+def select_worse(scores: Sequence[Score]) -> list[Stopped]:
+    """Return the runs to stop: all but the best, by dev loss, and the finished."""
+    if not scores:
+        return []
     best = min(scores, key=lambda one: one.loss)
-    for one in scores:
-        worse = last or one.loss > (1 + CLEARLY) * best.loss
-        if one is not best and worse and not one.finished:
-            experiment = one.experiment
-            yield Stopped(
-                task=experiment.task_spec,
-                rate=experiment.train.lr,
-                seed=experiment.seed,
-                step=one.step,
-                accuracy=one.accuracy,
-                loss=one.loss,
-                best_rate=best.experiment.train.lr,
-                best_loss=best.loss,
-            )
+    return [_stopped(one, best) for one in scores if one is not best and not one.finished]
+
+
+def _stopped(one: Score, best: Score) -> Stopped:
+    experiment = one.experiment
+    return Stopped(
+        task=experiment.task_spec,
+        rate=experiment.train.lr,
+        seed=experiment.seed,
+        step=one.step,
+        accuracy=one.accuracy,
+        loss=one.loss,
+        best_rate=best.experiment.train.lr,
+        best_loss=best.loss,
+    )
 
 
 def read_stopped(folder: Path) -> dict[str, Stopped]:

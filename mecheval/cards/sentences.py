@@ -54,7 +54,7 @@ def above_all(cells: Sequence[Row]) -> str:
 def convolutions(cells: Sequence[Row]) -> list[str]:
     """Say what restoring the output of each short convolution brings back, and at which token."""
     sites = _by_site(cells)
-    return [_convolution(site, sites[site]) for site in sites if site.endswith("conv_out")]
+    return [_convolution(site, sites) for site in sites if site.endswith("conv_out")]
 
 
 def emergence(steps: Sequence[EmergenceStep]) -> str:
@@ -66,16 +66,21 @@ def emergence(steps: Sequence[EmergenceStep]) -> str:
     return f"{start} {', '.join(seeds)}."
 
 
-def _convolution(site: str, shares: Mapping[str, float]) -> str:
+def _convolution(site: str, sites: Mapping[str, Mapping[str, float]]) -> str:
+    shares, layer = sites[site], layer_of(site)
     role = max(JOINED, key=lambda role: shares.get(role, 0.0))
     share, at_key = shares.get(role, 0.0), shares.get("key", 0.0)
     place = f"restoring {site.rpartition('.')[2]} at the {_word(role)}"
     amounts = f"brings back {_percent(share)}, at the key itself {_percent(at_key)}"
-    result = f"Layer {layer_of(site)}: {place} {amounts}"
-    if share >= HOLDS:
-        carried = f"which has carried the key to the {_word(role)}"
-        return f"{result}. Recall depends on the short convolution, {carried}."
-    return f"{result}. Nothing shows that the short convolution carries the key on."
+    result = f"Layer {layer}: {place} {amounts}"
+    before = sites.get(f"blocks.{layer}.block_in", {}).get(role, 0.0)
+    if share < HOLDS:
+        return f"{result}. Nothing shows that the short convolution carries the key on."
+    if before >= HOLDS:
+        there = f"the layer's input there brings back {_percent(before)}"
+        return f"{result}. The key was there before the short convolution: {there}."
+    enough = f"has carried the key to the {_word(role)}, and that is enough for most of the answer"
+    return f"{result}. The short convolution {enough}."
 
 
 def _holders(shares: Mapping[str, float]) -> str:

@@ -6,17 +6,11 @@ so that a card that was stopped resumes where it was.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from mecheval.cards.experiments import CardRuns, seeds_of
-from mecheval.cards.search import (
-    Stopped,
-    reached,
-    rung_steps,
-    score,
-    select_worse,
-    wider_rate,
-)
+from mecheval.cards.search import compared_at, reached, score, select_worse, wider_rate
 from mecheval.report import labels
 from mecheval.runs.checked import CHECKSUMS
 from mecheval.sweeps.sweep import Watch
@@ -26,20 +20,33 @@ if TYPE_CHECKING:
 
 PERFECT = 0.99  # accuracy on dev from which no other rate is tried
 WIDENINGS = 2  # rates tried beyond the edge of the scale's
-Work = Callable[["Stages"], bool]
+COUNTS = {2: "two", 3: "three"}
 
 
 @dataclass(frozen=True)
 class Stage:
-    """One stage: its name, the tasks on the card after it, and what it trains."""
+    """One stage: its name, the runs and tasks on the card after it, and what it trains.
+
+    `work` returns whether anything was left to train.
+    """
 
     name: str
+    runs: CardRuns
     tasks: tuple[str, ...]
-    work: Work
+    work: Callable[[], bool]
+
+
+def plan_stages(runs: CardRuns, watch: Watch) -> list[Stage]:
+    """Return the stages of a card in order: a large scale begins with the first answer of quick."""
+    planned = Stages(runs, watch).plan()
+    if runs.quick:
+        first = Stages(runs.quick, watch).plan()[0]
+        planned.insert(0, replace(first, name=f"{first.name}, at scale {runs.quick.scale.name}"))
+    return planned
 
 
 class Stages:
-    """Trains the runs of a card, stage by stage."""
+    """Trains the runs of a card at one scale, stage by stage."""
 
     def __init__(self, runs: CardRuns, watch: Watch) -> None:
         self.runs, self._watch = runs, watch
@@ -48,41 +55,38 @@ class Stages:
     def plan(self) -> list[Stage]:
         """Return the stages in order."""
         first, *others = self.runs.tasks
-        name, seeds = labels.short_task(first), len(seeds_of(self.runs.scale))
-        count = {2: "two", 3: "three"}.get(seeds, str(seeds))
+        seeds = len(seeds_of(self.runs.scale))
+        refined = f"{COUNTS.get(seeds, str(seeds))} seeds, baselines"
         stages = [
-            Stage(f"{name}, one seed", (first,), lambda self: self._search(first)),
-            Stage(f"{name}, every rate", (first,), lambda self: self._every_rate(first)),
-            Stage(f"{name}, {count} seeds, baselines", (first,), lambda self: self._seeds(first)),
+            self._stage(first, "one seed", self._search),
+            self._stage(first, "every rate", self._every_rate),
+            self._stage(first, refined, self._seeds),
         ]
-        done = [first]
         for task in others:
-            done.append(task)
-            name = labels.short_task(task)
-            for title, work in (("one seed", Stages._every_rate), ("", Stages._seeds)):
-                title = f"{name}, {title or f'{count} seeds, baselines'}"
-                stages.append(Stage(title, tuple(done), _on(work, task)))
+            stages.append(self._stage(task, "one seed", self._every_rate))
+            stages.append(self._stage(task, refined, self._seeds))
         return stages
+
+    def _stage(self, task: str, title: str, work: Callable[[str], bool]) -> Stage:
+        """Return a stage that trains on a task; the tasks before it stay on the card."""
+        tasks = self.runs.tasks[: self.runs.tasks.index(task) + 1]
+        name = f"{labels.short_task(task)}, {title}"
+        return Stage(name, self.runs, tuple(tasks), partial(work, task))
 
     def _search(self, task: str) -> bool:
         """Train every rate for a while, and to the end only the best."""
-        runs, seed = self.runs, self.runs.first_seed
-        alive = [runs.of(task, rate, seed) for rate in runs.rates(task)]
-        steps, worked = rung_steps(alive[0]), False
-        for step in steps if len(alive) > 1 else []:
-            behind = [one for one in alive if not reached(one, runs.own.folder, step)]
-            worked |= runs.own.execute(behind, self._watch, until=step)
-            every = [score(one, runs.own.folder, step) for one in alive]
-            scores = [one for one in every if one]
-            worse = select_worse(scores, last=step == steps[-1])
-            stopped = {self._key(one): one for one in worse}
+        runs, seed, worked = self.runs, self.runs.first_seed, False
+        rates = [runs.of(task, rate, seed) for rate in runs.rates(task)]
+        step = compared_at(rates[0])
+        if len(rates) > 1 and step is not None:
+            behind = [one for one in rates if not reached(one, runs.own.folder, step)]
+            worked = runs.own.execute(behind, self._watch, until=step)
+            scores = [score(one, runs.own.folder, step) for one in rates]
+            worse = select_worse([one for one in scores if one])
+            stopped = {runs.of(one.task, one.rate, one.seed).key: one for one in worse}
             runs.own.stop(stopped)
-            alive = [one for one in alive if one.key not in stopped]
-        worked |= runs.own.execute(alive, self._watch)
-        return worked
-
-    def _key(self, stopped: Stopped) -> str:
-        return self.runs.of(stopped.task, stopped.rate, stopped.seed).key
+            rates = [one for one in rates if one.key not in stopped]
+        return runs.own.execute(rates, self._watch) or worked
 
     def _every_rate(self, task: str) -> bool:
         """Train every rate with one seed, and beyond the edge if the best is there.
@@ -141,7 +145,3 @@ class Stages:
         if finished != self._read[0]:
             self._read = finished, Study.read(folder)
         return self._read[1]
-
-
-def _on(work: Callable[[Stages, str], bool], task: str) -> Work:
-    return lambda stages: work(stages, task)

@@ -98,4 +98,5 @@ def _verdict_table(result: "Card") -> Any:
 def _print_estimate(runs: "CardRuns", workers: int, as_json: bool) -> None:
     names = {"subject": runs.subject.architecture, "scale": runs.scale.name}
     names["folder"] = str(runs.folder)
-    print_estimate(names, len(runs.whole()), runs.ahead(), workers, as_json)
+    first = partial(runs.estimate_first, workers)
+    print_estimate(names, runs.count, runs.ahead(), workers, as_json, first)

@@ -1,5 +1,6 @@
 """Sweeps: run the experiments of a recipe, show their status, retry those that failed."""
 
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -144,7 +145,10 @@ def status(folder: Folder, as_json: Json = False) -> None:
     from mecheval.sweeps.planned import read_progress
 
     plan = Plan.require(folder)
-    rows = plan.states(Results(folder))
+    results = Results(folder)
+    rows = plan.states(results)
+    if others := plan.unplanned(results):
+        print(f"warning: {others}", file=sys.stderr)
     for row in rows:
         if row["status"] == "running":
             row |= read_progress(Path(row["folder"]))

@@ -12,6 +12,7 @@ from mecheval.core.errors import Interrupted, RunFailed
 
 if TYPE_CHECKING:
     from mecheval.results.plan import Plan
+    from mecheval.sweeps.estimate import Costs
     from mecheval.sweeps.planned import PlannedRun
     from mecheval.sweeps.sweep import Executor, Sweep
 
@@ -100,17 +101,23 @@ def print_estimate(
     todo: "Sequence[PlannedRun]",
     workers: int,
     as_json: bool,
+    first: "Callable[[Costs], tuple[float, float] | None]" = lambda costs: None,
 ) -> None:
-    """Measure how long some of so many experiments will take and print it below the names."""
-    from mecheval.sweeps.estimate import estimate
+    """Measure how long some of so many experiments will take and print it below the names.
+
+    `first` estimates a first answer.
+    """
+    from mecheval.sweeps.estimate import Costs, estimate
     from mecheval.terminal import tables as terminal
     from mecheval.terminal.sweep_view import estimate_table
 
     with terminal.working("measuring a few steps of every kind"):
-        taken = estimate(todo, workers)
+        costs = Costs.measure(todo)
+        taken, answer = estimate(todo, workers, costs), first(costs)
     if as_json:
         counts = {"experiments": experiments, "finished": experiments - len(todo)}
-        print_json({**names, **counts, "workers": workers, **vars(taken)})
+        early = {"first_answer_seconds": answer} if answer else {}
+        print_json({**names, **counts, "workers": workers, **early, **vars(taken)})
         return
     rest = "" if taken.measured == taken.shapes else "; others in proportion to their size"
     total = terminal.duration(taken.fewest_seconds, taken.seconds)
@@ -124,6 +131,8 @@ def print_estimate(
         f"{taken.measured} of {taken.shapes} kinds of run were measured now{rest}",
         sep="\n",
     )
+    if answer:
+        screen.print(f"a first answer is there after {terminal.duration(*answer)}")
 
 
 def submit(sweep: "Sweep", only: Sequence[str], workers: int | None, as_json: bool) -> None:

@@ -16,6 +16,11 @@ def file_spec(cls: type[Any]) -> str | None:
         file = inspect.getsourcefile(cls)
     except (TypeError, OSError):  # defined in a notebook, or by `exec`
         return None
+    codes = [
+        inspect.unwrap(part).__code__ for part in vars(cls).values() if inspect.isfunction(part)
+    ]
+    if codes and all(code.co_filename.startswith("<") for code in codes):
+        return None  # typed or executed where a script runs: the file of `__main__` is not its own
     standalone = "." not in cls.__module__ and cls.__qualname__ == cls.__name__
     return f"{file}:{cls.__name__}" if file and standalone and Path(file).is_file() else None
 

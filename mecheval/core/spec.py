@@ -2,6 +2,9 @@
 
 text     name[:option=value[,option=value…]]
 value    an integer, a number, true or false, or text; ambiguous text is quoted as in JSON
+
+A hybrid begins with its pattern, "hybrid:mamba*3+attention[heads=2],norm=rms": commas in brackets
+belong to the pattern.
 """
 
 import hashlib
@@ -15,6 +18,8 @@ from mecheval.core.errors import InvalidInput
 
 Scalar = bool | int | float | str
 
+UNNAMED = {"hybrid": "pattern", "parallel": "mixers"}  # the first option, written without a name
+_PATTERN = re.compile(r"(?:[A-Za-z0-9_+*|]|\[[^\[\]]*\])+")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _INTEGER = re.compile(r"[+-]?[0-9]{1,40}")
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|[+-]?(nan|inf)")
@@ -63,6 +68,8 @@ class Spec:
             problems.append(f"{text!r} ends in ':'; add options, as in '{name}:option=value'")
         options: dict[str, Scalar] = {}
         at = 0
+        if name in UNNAMED and (first := re.match(_PATTERN.pattern + "(,|$)", rest)):
+            options[UNNAMED[name]], at = first[0].removesuffix(","), first.end()
         while at < len(rest):
             match = _ASSIGNMENT.match(rest, at)
             if not match or not _NAME.fullmatch(match[1]):
@@ -84,8 +91,12 @@ class Spec:
         return cls(name, options)
 
     def __str__(self) -> str:
-        options = ",".join(f"{name}={print_scalar(v)}" for name, v in self.options.items())
-        return f"{self.name}:{options}" if options else self.name
+        options, first = dict(self.options), UNNAMED.get(self.name, "")
+        parts = []
+        if _PATTERN.fullmatch(str(options.get(first, ""))):
+            parts.append(str(options.pop(first)))
+        parts += [f"{name}={print_scalar(value)}" for name, value in options.items()]
+        return f"{self.name}:{','.join(parts)}" if parts else self.name
 
     def __eq__(self, other: object) -> bool:
         # compares text: 1, 1.0 and true are equal in Python and different options

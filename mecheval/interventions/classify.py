@@ -30,8 +30,20 @@ Answer = tuple[str, int | None, str | None]  # mechanism, layer and role
 class Thresholds:
     """The limits that decide a verdict.
 
-    `solved`: likelihood that the corruption must take away; `holds`: share from which a role holds
-    the information; `rival`: share from which the role of another mechanism makes it mixed.
+    Parameters
+    ----------
+    solved
+        Likelihood that the corruption must take away.
+    holds
+        Share from which a role holds the information.
+    rival
+        Share from which the role of another mechanism makes a verdict mixed.
+
+    Examples
+    --------
+    >>> from mecheval import Thresholds
+    >>> Thresholds(solved=0.1)
+    Thresholds(solved=0.1, holds=0.5, rival=0.4)
     """
 
     solved: float = 0.2

@@ -6,6 +6,7 @@ ablated share     (clean − ablated) / (clean − corrupt)
 
 from collections.abc import Sequence
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 from jaxtyping import Float64
@@ -15,7 +16,7 @@ from mecheval.core.errors import InvalidInput
 from mecheval.core.options import did_you_mean
 from mecheval.interventions.grid import Cell, Grid, layer_of
 from mecheval.metrics.measurement import Measurement
-from mecheval.metrics.statistics import middle, resampled
+from mecheval.metrics.statistics import middle, resampled_share
 
 THRESHOLD = 0.1  # of clean − corrupt likelihood: below it, a share is a quotient of two noises
 
@@ -36,7 +37,13 @@ def rows(grid: Grid, step: int, metrics: Sequence[str] | None = None) -> list[Me
     for cell, (share, means) in shares(grid).items() if "share" in names else ():
         n = int((~np.isnan(grid.cells[cell]["likelihood"])).sum())
         low, high = middle(means)
-        numbers = {"value": share, "n": n, "low": low, "high": high, **_columns(grid, step, *cell)}
+        numbers: dict[str, Any] = {
+            "value": share,
+            "n": n,
+            "low": min(low, share),
+            "high": max(high, share),
+        }
+        numbers |= _columns(grid, step, *cell)
         measurements.append(Measurement(metric="share", **numbers))
     return measurements
 
@@ -53,21 +60,15 @@ def shares(grid: Grid) -> dict[Cell, tuple[float, Float64[ndarray, " resamples"]
     for cell, values in grid.cells.items():
         likelihood = values["likelihood"]
         usable = ~np.isnan(likelihood)
-        if not usable.any():
-            continue
-        means = [x[usable].mean() for x in (likelihood, clean, corrupt)]
-        if means[1] - means[2] < THRESHOLD:  # over the documents that have the token
-            continue
-        ends = np.stack([np.where(usable, end, np.nan) for end in (clean, corrupt)])
-        again = _share(cell[0], resampled(likelihood), *resampled(ends))
-        by_cell[cell] = float(_share(cell[0], *means)), again
+        lost = np.where(usable, clean - corrupt, 0.0)
+        if not usable.any() or lost.sum() < THRESHOLD * usable.sum():
+            continue  # of the documents that have the token
+        moved = clean - likelihood if cell[0] == "ablated" else likelihood - corrupt
+        back = np.where(usable, moved, 0.0)
+        # the same draws for a cell, whatever other cells the grid has
+        again = resampled_share(back, lost, crc32(" ".join(cell).encode()))
+        by_cell[cell] = float(back.sum() / lost.sum()), again
     return by_cell
-
-
-def _share(condition: str, likelihood: Any, clean: Any, corrupt: Any) -> Any:
-    """Return the share of numbers or of arrays; NaN for resamples that lost nothing."""
-    gap = np.where(clean > corrupt, clean - corrupt, np.nan)
-    return (clean - likelihood) / gap if condition == "ablated" else (likelihood - corrupt) / gap
 
 
 def _columns(

@@ -61,6 +61,15 @@ class TokenMixing:
     """The weights and shares of each document between roles, by layer; NaN without the token.
 
     `without_weights` lists the layers whose mixers do not define `mixing`.
+
+    Examples
+    --------
+    >>> from mecheval import LanguageModel, ModelConfig, Recall, token_mixing
+    >>> task = Recall(pairs=4, vocab=16)
+    >>> model = LanguageModel(ModelConfig("delta_net", d_model=8), task.vocab_size)
+    >>> mixing = token_mixing(model, task, documents=16, to_roles=("key", "value"))
+    >>> list(mixing.weights), mixing.without_weights
+    ([0, 1], ())
     """
 
     from_roles: tuple[str, ...]

@@ -104,6 +104,8 @@ def is_idle(model: Model, name: str, place: Places, base: Trace) -> bool:
     if not resumes(model):
         return False
     last = len(model.blocks) - 1
+    if model.blocks[last].mixes_after_mixer:
+        return False
     behind = [f"blocks.{last}.{site}" for site in BEHIND_MIXER] + ["final_in"]
     return name in behind and bool((place[0] != base.query.numpy()).all())
 
@@ -123,15 +125,18 @@ def _resume(model: LanguageModel, name: str, base: Trace, where: Tensor) -> Tens
         return model.resume(0, model.embed_out(base.inputs[0].repeat(times, 1, 1)), at)[:, 0]
     if layer is None:
         return model.resume(layers, base.inputs[-1].repeat(times, 1, 1), at)[:, 0]
-    if name != f"blocks.{layer}.{site}" or site not in BEHIND_MIXER:
+    block = model.blocks[layer]
+    assert isinstance(block, Block)
+    alone = (
+        name == f"blocks.{layer}.{site}" and site in BEHIND_MIXER and not block.mixes_after_mixer
+    )
+    if not alone:
         return model.resume(layer, base.inputs[layer].repeat(times, 1, 1), at)[:, 0]
     # behind a mixer positions are independent: only the patched one is computed again
     x = gather_reads(base.inputs[layer].repeat(times, 1, 1), where[:, None])
     mixed = gather_reads(base.mixed[layer].repeat(times, 1, 1), where[:, None])
     if site == "mixer_out":
         mixed = sites(model)[name](mixed)
-    block = model.blocks[layer]
-    assert isinstance(block, Block)
     stream = base.inputs[layer + 1].repeat(times, 1, 1)
     stream = put(block.after_mixer(x + mixed)[:, 0], where)(stream, model.final_in)
     return model.resume(layer + 1, stream, at)[:, 0]

@@ -34,9 +34,16 @@ from mecheval.interventions.classify import (
     shares_in,
     verdict_sites,
 )
-from mecheval.interventions.grid import Grid
+from mecheval.interventions.grid import Grid, layer_of
 from mecheval.interventions.restoration import shares
-from mecheval.metrics.statistics import RESAMPLES, Bounds, mean_interval, resampled, seed_interval
+from mecheval.metrics.statistics import (
+    RESAMPLES,
+    Bounds,
+    mean_interval,
+    resampled_share,
+    seed_interval,
+    typical_size,
+)
 
 __all__ = ["ASSOCIATION", "DIRECT", "INDUCTION", "MEANS", "MIXED", "UNSOLVED", "Lost", "Thresholds"]
 __all__ += ["Verdict", "supports_verdict", "verdict", "verdict_sites"]
@@ -182,7 +189,7 @@ def verdict(
     drawn = np.random.default_rng(n).integers(n, size=(RESAMPLES, n))
     gaps = [grid.clean["likelihood"] - grid.corrupt["likelihood"] for grid in several]
     gap = float(np.mean([x.mean() for x in gaps]))
-    gap_again = _mean_over_seeds([_widen(resampled(x), x.mean(), len(x)) for x in gaps], drawn)
+    gap_again = _mean_over_seeds([_widen(_lost_again(x), x.mean(), len(x)) for x in gaps], drawn)
     mean, mean_again = _mean_shares(several, drawn)
     answer = classify(gap, mean, layers, thresholds)
     documents = sum(len(x) for x in gaps)
@@ -217,6 +224,12 @@ def _lost_interval(gaps: Sequence[Float64[ndarray, "_"]]) -> Bounds:
     return mean_interval(gaps[0], (-1.0, 1.0))
 
 
+def _lost_again(gap: Float64[ndarray, " n"]) -> Resamples:
+    """Return resamples of the mean lost likelihood, as the share of a whole that is always lost."""
+    size = typical_size(gap)
+    return size * resampled_share(gap, np.full(len(gap), size))
+
+
 def _classify_resamples(
     gaps: Resamples, shares: Mapping[Place, Resamples], layers: int, limits: Thresholds
 ) -> list[Answer]:
@@ -234,12 +247,16 @@ def _missing(grids: Sequence[Grid], layers: int) -> list[Place]:
 
 
 def _convolution(mean: Shares, limits: Thresholds) -> str | None:
-    """Name the site behind a short convolution and the role that restore most, if not the key's."""
+    """Name the site behind a short convolution and the role that restore most, if not the key's.
+
+    Where the layer's input already holds the key at this role, no convolution has brought it.
+    """
     inner = {place: share for place, share in mean.items() if place[0].endswith("conv_out")}
     if not inner:
         return None
     (site, role), share = max(inner.items(), key=lambda item: item[1])
-    joined = share >= limits.holds and role in ("value", "next_key")
+    before = mean.get((f"blocks.{layer_of(site)}.block_in", role), 0.0)
+    joined = share >= limits.holds > before and role in ("value", "next_key")
     return f"{site} at {role}" if joined else None
 
 

@@ -20,6 +20,7 @@ CONFIDENCE, RESAMPLES = 0.95, 1000
 ALPHA = 1 - CONFIDENCE
 SKEWNESS = 1.5  # a sample shows less skewness than there is: the rare large values are not in it
 TINY = 1e-9
+UNSEEN = 0.5  # of a document of each extreme kind, which a sample may lack: Jeffreys' prior
 LEAST = 2  # seeds of an interval and of a comparison
 CORRECTIONS = ("holm", "fdr", "none")
 PERMUTATIONS = 20_000  # up to so many a test is exact: 14 pairs, or 8 seeds against 8 others
@@ -113,6 +114,35 @@ def resampled(values: Float64[ndarray, "*cells n"]) -> Float64[ndarray, "*cells 
     there = ~np.isnan(values)
     with np.errstate(invalid="ignore"):  # a resample may have no document of a cell
         return (np.where(there, values, 0.0) @ counts) / (there @ counts)
+
+
+def resampled_share(
+    part: Float64[ndarray, " n"], whole: Float64[ndarray, " n"], seed: int = 0
+) -> Float64[ndarray, " resamples"]:
+    """Return the sum of `part` over that of `whole`, over documents drawn with replacement.
+
+    A sample may lack the rarest documents, and no resample has what the sample lacks: if 30 of 30
+    documents get all of it back, every resample says all. So each has two more documents, one that
+    gets all back and one that gets nothing, with weights drawn by `seed` from Jeffreys' prior, and
+    as large as the document is from which a piece of the whole comes. docs/verdict.md has the
+    coverage. NaN marks a resample without a whole.
+    """
+    counts, total = _counts(len(part)), float(whole.sum())
+    size = typical_size(whole)
+    share = part.sum() / total if total else 0.0
+    if np.abs(part - share * whole).max() <= TINY * size:
+        return np.full(RESAMPLES, share)
+    drawn = np.random.default_rng(seed).standard_gamma(UNSEEN, (2, RESAMPLES))
+    sums = whole @ counts + size * drawn.sum(axis=0)
+    again: Float64[ndarray, " resamples"] = np.full(RESAMPLES, np.nan)
+    np.divide(part @ counts + size * drawn[0], sums, out=again, where=sums > 0)
+    return again
+
+
+def typical_size(values: Float64[ndarray, " n"]) -> float:
+    """Return the mean of absolute values weighted by themselves: many zeros do not lower it."""
+    total = float(np.abs(values).sum())
+    return float((values**2).sum()) / total if total else 0.0
 
 
 @lru_cache(maxsize=2)

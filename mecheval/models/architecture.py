@@ -1,50 +1,79 @@
 """Architectures: a pattern of mixers, tiled over the layers, and the block around them.
 
-They are the paper's (§4.1, appendix A). An ablation is an option, never a class of its own.
+They are the paper's (§4.1, appendix A) and later ones. An ablation is an option, never a class of
+its own. A hybrid is a pattern that the user writes.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from inspect import Signature
 from typing import Annotated, Any, Literal
 
+from mecheval.core.errors import InvalidInput
 from mecheval.core.options import Field, Option, options_of
 from mecheval.core.spec import Spec
+from mecheval.models.patterns import Layer, parse_layer, parse_pattern
 from mecheval.models.registries import mixers
+from mecheval.models.short_convs import Sconv, Taps, missing_part, places_of
 
 Positions = Annotated[bool, Field(description="learned absolute positions added to the embedding")]
+Norm = Literal["layer", "rms"]
 
 
 @dataclass(frozen=True)
 class Architecture:
-    """A pattern of mixers and the block around them.
+    """A pattern of layers and the block around their mixers.
 
-    `start` says what draws the linear weights: the backbone (normal) or the mixers (own). `whole`
-    is a third-party model in place of the backbone and all its mixers.
+    A layer is one mixer, or several side by side. `sconv` are the places of short convolutions
+    with `sconv_taps` taps. `whole` is a third-party model in place of the backbone and all mixers.
     """
 
-    pattern: tuple[Spec, ...]
+    pattern: tuple[Layer, ...]
     positions: bool = False
     mlp: bool = True
-    norm: Literal["layer", "rms"] = "layer"
-    start: Literal["normal", "own"] = "normal"
+    norm: Norm = "layer"
+    sconv: str = ""
+    sconv_taps: int = 4
     whole: Spec | None = None
 
-    def mixer(self, layer: int) -> Spec:
-        """Return the mixer of a layer."""
-        return self.pattern[layer % len(self.pattern)]
+    def layer(self, index: int) -> Layer:
+        """Return the mixers of a layer."""
+        return self.pattern[index % len(self.pattern)]
+
+    @property
+    def mixers(self) -> tuple[Spec, ...]:
+        """Every mixer of the pattern."""
+        return tuple(mixer for layer in self.pattern for mixer in layer)
+
+    def with_convolutions(self, sconv: str, sconv_taps: int) -> "Architecture":
+        """Return it with short convolutions, or raise InvalidInput if it has no such places."""
+        places = places_of(sconv)
+        projections = [mixers.options(mixer.name).projections for mixer in self._with_projections()]
+        if sconv_taps != 4 and not places:
+            raise InvalidInput(f"sconv_taps={sconv_taps} needs places; give sconv as well")
+        if problem := missing_part(places, self.mlp, projections):
+            names = " and ".join(dict.fromkeys(mixer.name for mixer in self.mixers))
+            raise InvalidInput(f"sconv={sconv}: {names} {problem}")
+        return replace(self, sconv=places, sconv_taps=sconv_taps)
+
+    def _with_projections(self) -> Iterator[Spec]:
+        for mixer in self.mixers:
+            if hasattr(mixers.options(mixer.name), "projections"):
+                yield mixer
 
 
 @dataclass(frozen=True)
 class Template:
-    """An architecture as a function of its options: those of its mixers, and `positions`."""
+    """An architecture as a function of its options: those of its mixers and of the block."""
 
     summary: str
     base: Architecture
 
     @property
     def __signature__(self) -> Signature:
-        options = [option for mixer in self.base.pattern for option in _open_options(mixer)]
+        options = [option for mixer in self.base.mixers for option in _open_options(mixer)]
         options.append(Option("positions", Positions, self.base.positions))
+        options += [Option("sconv", Sconv, ""), Option("sconv_taps", Taps, 4)]
         return Signature([option.parameter for option in options])
 
     def __call__(self, **options: Any) -> Architecture:
@@ -52,10 +81,11 @@ class Template:
         arguments.apply_defaults()
         values = arguments.arguments
         pattern = []
-        for mixer in self.base.pattern:
+        for mixer in self.base.mixers:
             chosen = {option.name: values[option.name] for option in _open_options(mixer)}
-            pattern.append(Spec(mixer.name, {**mixer.options, **chosen}))
-        return replace(self.base, pattern=tuple(pattern), positions=values["positions"])
+            pattern.append((Spec(mixer.name, {**mixer.options, **chosen}),))
+        architecture = replace(self.base, pattern=tuple(pattern), positions=values["positions"])
+        return architecture.with_convolutions(values["sconv"], values["sconv_taps"])
 
 
 def _open_options(mixer: Spec) -> list[Option]:
@@ -64,7 +94,7 @@ def _open_options(mixer: Spec) -> list[Option]:
 
 
 def _template(summary: str, *pattern: str, **block: Any) -> Template:
-    return Template(summary, Architecture(tuple(map(Spec.parse, pattern)), **block))
+    return Template(summary, Architecture(tuple((Spec.parse(text),) for text in pattern), **block))
 
 
 attention = _template("A Transformer: softmax attention and MLP.", "attention", positions=True)
@@ -79,6 +109,9 @@ based = _template(
     "linear_attention",
 )
 delta_net = _template("DeltaNet: a memory written by the delta rule.", "delta_net")
+gated_delta_net = _template(
+    "Gated DeltaNet: the delta rule on a memory that decays.", "gated_delta_net"
+)
 h3 = _template("H3: a shift SSM and a diagonal SSM with multiplications between them.", "h3")
 hyena = _template("Hyena: gates around an implicit long convolution.", "hyena")
 mamba = _template(
@@ -86,5 +119,36 @@ mamba = _template(
     "mamba",
     mlp=False,
     norm="rms",
-    start="own",
 )
+
+
+def hybrid(
+    pattern: Annotated[str, Field(description="the mixers of the layers, as mamba*3+attention")],
+    *,
+    positions: Positions = False,
+    mlp: Annotated[bool, Field(description="an MLP in every block")] = True,
+    norm: Annotated[
+        Norm, Field(description="LayerNorm or RMSNorm before mixers and MLPs")
+    ] = "layer",
+    sconv: Sconv = "",
+    sconv_taps: Taps = 4,
+) -> Architecture:
+    """A pattern of mixers: hybrid:mamba*3+attention[heads=2], or a|b for two in one block."""
+    whole = Architecture(parse_pattern(pattern), positions, mlp, norm)
+    return whole.with_convolutions(sconv, sconv_taps)
+
+
+def parallel(
+    mixers: Annotated[str, Field(description="the mixers of every block, as attention|mamba")],
+    *,
+    positions: Positions = False,
+    mlp: Annotated[bool, Field(description="an MLP in every block")] = True,
+    norm: Annotated[
+        Norm, Field(description="LayerNorm or RMSNorm before mixers and MLPs")
+    ] = "layer",
+    sconv: Sconv = "",
+    sconv_taps: Taps = 4,
+) -> Architecture:
+    """Mixers side by side in every block, whose outputs add up: parallel:attention|mamba."""
+    whole = Architecture((parse_layer(mixers),), positions, mlp, norm)
+    return whole.with_convolutions(sconv, sconv_taps)

@@ -71,7 +71,7 @@ def check_whole(config: ModelConfig) -> None:
 def check_third_party(config: ModelConfig) -> None:
     """Refuse a mixer or model that sees the future: it would make every number wrong."""
     architecture = build_architecture(config.architecture)
-    for spec in architecture.pattern:
+    for spec in architecture.mixers:
         if not mixers.is_built_in(spec.name):
             check_mixer(mixers.get(spec.name), config.d_model, **mixers.check(spec))
     try:

@@ -3,11 +3,14 @@
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Annotated
 
+from mecheval.core.errors import InvalidInput
 from mecheval.core.options import Field, settle
 from mecheval.core.registry import Registry
 from mecheval.core.spec import Spec
 from mecheval.models.architecture import Architecture
+from mecheval.models.patterns import parse_layer, parse_pattern, print_layer, print_pattern
 from mecheval.models.registries import architectures, mixers, models
+from mecheval.models.short_convs import places_of, places_of_canon
 
 if TYPE_CHECKING:
     Name = str
@@ -64,11 +67,15 @@ class ModelConfig:
 
             object.__setattr__(self, "architecture", register_object(self.architecture))
         settle(self)
-        spec = Spec.parse(self.architecture)
+        spec = _canonical(Spec.parse(self.architecture))
         architecture = build_architecture(spec)
         object.__setattr__(self, "architecture", str(_registry_of(spec).shortest(spec)))
-        for mixer in architecture.pattern:
+        for mixer in architecture.mixers:
             mixers.check(mixer, d_model=self.d_model, max_len=self.max_len)
+        if spec.name == "hybrid" and self.layers < len(architecture.pattern):
+            whole = f"those of the pattern {spec.options['pattern']}"
+            enough = f"use at least {len(architecture.pattern)}"
+            raise InvalidInput(f"layers={self.layers} are fewer than {whole}; {enough}")
         if architecture.whole:
             models.check(spec, d_model=self.d_model, layers=self.layers, max_len=self.max_len)
 
@@ -76,7 +83,7 @@ class ModelConfig:
     def third_party(self) -> bool:
         """True if one of its mixers, or the whole model, comes from a plug-in."""
         architecture = build_architecture(self.architecture)
-        ours = all(mixers.is_built_in(mixer.name) for mixer in architecture.pattern)
+        ours = all(mixers.is_built_in(mixer.name) for mixer in architecture.mixers)
         return architecture.whole is not None or not ours
 
 
@@ -87,7 +94,23 @@ def build_architecture(text: str | Spec) -> Architecture:
     if registry is models:
         models.check(spec)
         return Architecture((), whole=spec)
-    return architectures.build(spec) if registry is architectures else Architecture((spec,))
+    return architectures.build(spec) if registry is architectures else Architecture(((spec,),))
+
+
+def _canonical(spec: Spec) -> Spec:
+    """Return one spec for all ways to write a pattern and places of short convolutions."""
+    options = dict(spec.options)
+    if spec.name == "hybrid" and "pattern" in options:
+        options["pattern"] = print_pattern(parse_pattern(str(options["pattern"])))
+    if spec.name == "parallel" and "mixers" in options:
+        options["mixers"] = print_layer(parse_layer(str(options["mixers"])))
+    if "canon" in options and spec.name in architectures.names():
+        if "sconv" in options:
+            raise InvalidInput("canon is another name of sconv; give one of them")
+        options["sconv"] = places_of_canon(str(options.pop("canon")))
+    if isinstance(sconv := options.get("sconv"), str) and spec.name in architectures.names():
+        options["sconv"] = places_of(sconv)
+    return Spec(spec.name, options)
 
 
 def _registry_of(spec: Spec) -> Registry:

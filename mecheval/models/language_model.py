@@ -16,11 +16,12 @@ from torch import Tensor, nn
 from mecheval.core.errors import InvalidInput
 from mecheval.models.architecture import Architecture
 from mecheval.models.config import ModelConfig, build_architecture
-from mecheval.models.layers import MLP, RMSNorm
+from mecheval.models.layer import add_convolutions, build_layer
+from mecheval.models.layers import MLP, ResidualConv, RMSNorm
 from mecheval.models.mixers import Output, Stream
 from mecheval.models.ops import Reads, gather_reads
 from mecheval.models.ops.tied_embedding import few_logits, tied_embedding
-from mecheval.models.registries import mixers
+from mecheval.models.short_convs import AFTER_MIXER
 from mecheval.models.site import Site, sites
 
 Tokens = Int[Tensor, "batch time"]
@@ -66,7 +67,7 @@ class LanguageModel(nn.Module):
             self.blocks = nn.ModuleList([Block(config, architecture, layer) for layer in layers])
             self.final_in = Site("batch time d_model", "the stream after the last block")
             self.norm = nn.LayerNorm(d_model)
-            init_weights(self, architecture)
+            init_weights(self)
 
     def forward(self, tokens: Tokens, at: Reads | None = None) -> Logits:
         """Return logits at every position, or at the positions `at` of each row."""
@@ -87,7 +88,7 @@ class LanguageModel(nn.Module):
         early = None
         for block in self.blocks[layer:]:
             assert isinstance(block, Block)
-            if block is self.blocks[-1] and not (self.final_in.used or block.used_after_mixer):
+            if block is self.blocks[-1] and not (self.final_in.used or block.needs_all_after_mixer):
                 early = at
             x = block(x, early)
         x = self.final_in(x)
@@ -109,65 +110,83 @@ class LanguageModel(nn.Module):
 
 
 class Block(nn.Module):
-    """x ← x + mixer(norm(x));  x ← x + mlp(norm(x))"""
+    """x ← x + mixer(norm(x));  x ← x + mlp(norm(x)), with short convolutions where asked."""
 
     def __init__(self, config: ModelConfig, architecture: Architecture, layer: int) -> None:
         super().__init__()
         d_model, stream = config.d_model, "batch time d_model"
-        mixer = architecture.mixer(layer)
+        places, taps = architecture.sconv, architecture.sconv_taps
+
+        def sconv(place: str) -> nn.Module:
+            return ResidualConv(d_model, taps) if place in places else nn.Identity()
+
         self.block_in = Site(stream, "the stream before the block")
         self.norm1 = _norm(architecture, d_model)
+        self.sconv_A = sconv("A")
         self.mixer_in = Site(stream, "the mixer's input, normalised")
-        self.mixer = mixers.build(mixer, d_model=d_model, max_len=config.max_len)
+        self.mixer = build_layer(architecture.layer(layer), d_model, config.max_len)
+        convolved = add_convolutions(
+            self.mixer, [place for place in "qkv" if place in places], taps
+        )
+        self.sconv_O = sconv("O")
         self.mixer_out = Site(stream, "what the mixer adds to the stream")
-        self.mlp = MLP(d_model) if architecture.mlp else None
+        self.mlp = MLP(d_model, taps=taps if "D" in places else 0) if architecture.mlp else None
         if self.mlp is not None:
             self.norm2 = _norm(architecture, d_model)
+            self.sconv_C = sconv("C")
             self.mlp_in = Site(stream, "the MLP's input, normalised")
+            self.sconv_M = sconv("M")
             self.mlp_out = Site(stream, "what the MLP adds to the stream")
         self.block_out = Site(stream, "the stream after the block")
+        # what follows the mixer treats every position separately, unless a convolution stands there
+        self.mixes_after_mixer = any(place in places for place in AFTER_MIXER)
+        # `read` computes single positions, of which a convolution needs the ones before
+        self.reads = hasattr(self.mixer, "read") and not convolved and "O" not in places
 
     @property
-    def used_after_mixer(self) -> bool:
-        """Tell whether a site after the mixer has edits."""
+    def needs_all_after_mixer(self) -> bool:
+        """Tell whether every position is needed after the mixer: a site there has edits, or so."""
         after = [self.block_out] + ([] if self.mlp is None else [self.mlp_in, self.mlp_out])
-        return any(site.used for site in after)
+        return self.mixes_after_mixer or any(site.used for site in after)
 
     @property
     def _may_read(self) -> bool:
-        """Tell whether `mixer.read` exists and no site that it would skip has edits."""
+        """Tell whether `mixer.read` can be used and no site that it would skip has edits."""
         skipped = (self.mixer_out, *sites(self.mixer).values())
-        return hasattr(self.mixer, "read") and not any(site.used for site in skipped)
+        return self.reads and not any(site.used for site in skipped)
 
     def forward(self, x: Stream, at: Reads | None = None) -> Output:
         """Return the stream after the block, at every position or at the positions `at`."""
         x = self.block_in(x)
-        normed = self.mixer_in(self.norm1(x))
+        normed = self.mixer_in(self.sconv_A(self.norm1(x)))
         if at is not None and self._may_read:
             return self.after_mixer(gather_reads(x, at) + self.mixer.read(normed, at))
-        return self.after_mixer(x + self.mixer_out(self.mixer(normed)), at)
+        return self.after_mixer(x + self.mixer_out(self.sconv_O(self.mixer(normed))), at)
 
     def after_mixer(self, x: Stream, at: Reads | None = None) -> Output:
-        """Compute the rest of the block, which treats every position separately."""
+        """Compute the rest of the block."""
         x = x if at is None else gather_reads(x, at)
         if self.mlp is not None:
-            x = x + self.mlp_out(self.mlp(self.mlp_in(self.norm2(x))))
+            y = self.mlp(self.mlp_in(self.sconv_C(self.norm2(x))))
+            x = x + self.mlp_out(self.sconv_M(y))
         return self.block_out(x)
 
 
 @torch.no_grad()
-def init_weights(model: LanguageModel, architecture: Architecture) -> None:
+def init_weights(model: LanguageModel) -> None:
     """Initialise the weights as the authors' zoology does, by the names out_proj and fc2.
 
     Linear and embedding weights are N(0, 0.02), biases zero, residual outputs 0.02/√(2·layers).
     Mamba initialises itself; its output projection is divided by √layers.
     """
     config = model.config
+    drawn = [part for part in model.modules() if getattr(part, "start", "normal") == "own"]
+    own = {id(part) for mixer in drawn for part in mixer.modules()}
     for name, module in model.named_modules():
         residual = name.endswith(("out_proj", "fc2"))
         if isinstance(module, nn.Embedding):
             nn.init.normal_(module.weight, std=STANDARD * config.init_embedding)
-        elif isinstance(module, nn.Linear) and architecture.start == "normal":
+        elif isinstance(module, nn.Linear) and id(module) not in own:
             depth = math.sqrt(2 * config.layers) if residual else 1.0
             nn.init.normal_(module.weight, std=STANDARD * config.init_linear / depth)
             if module.bias is not None:

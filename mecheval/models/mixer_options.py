@@ -4,6 +4,7 @@ They are apart from the mixers because listing or refusing an option must not im
 """
 
 import importlib.util
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
@@ -26,6 +27,15 @@ DeltaBackend = Annotated[
     Literal["auto", "torch", "fla"],
     Field(description="who computes the delta rule; auto: the fastest here"),
 ]
+
+
+Projections = Mapping[str, tuple[str, int, int]]  # a layer, and which of how many equal parts
+SEPARATE: Projections = {which: (f"{which}_proj", 0, 1) for which in "qkv"}
+
+
+def _parts_of(layer: str, order: str) -> Projections:
+    """Return the projections of a layer that computes several in this order."""
+    return {which: (layer, part, len(order)) for part, which in enumerate(order)}
 
 
 def heads_divide(heads: int, d_model: int) -> str | None:
@@ -55,6 +65,8 @@ class MixerOptions:
     d_model: int
     max_len: int
     constraints: ClassVar[Constraints] = ()
+    start: ClassVar[Literal["normal", "own"]] = "normal"  # who draws the linear weights
+    projections: ClassVar[Projections] = {}  # where queries, keys and values come from
 
     def __post_init__(self) -> None:
         """Refuse options that do not fit together; a mixer then builds its layers."""
@@ -69,6 +81,7 @@ class AttentionOptions(MixerOptions):
 
     heads: Heads = 1
     constraints: ClassVar[Constraints] = (heads_divide,)
+    projections = _parts_of("qkv_proj", "qkv")
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -89,6 +102,7 @@ class DeltaNetOptions(MixerOptions):
     d_conv: Taps = 4
     backend: DeltaBackend = "auto"
     constraints: ClassVar[Constraints] = (heads_divide, backend_is_installed)
+    projections = SEPARATE
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -98,6 +112,7 @@ class H3Options(MixerOptions):
     d_state: SSMState = 1024
     head_dim: Annotated[int, Field(ge=1, description="channels in a head")] = 2
     constraints: ClassVar[Constraints] = (head_dim_divides,)
+    projections = SEPARATE
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -107,6 +122,7 @@ class HyenaOptions(MixerOptions):
     filter_order: Annotated[int, Field(ge=1, le=4096, description="width of the filter's MLP")] = 64
     short: Annotated[int, Field(ge=1, le=64, description="taps of the short convolution")] = 3
     skip: Skip = False
+    projections = _parts_of("in_proj", "kqv")
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -116,6 +132,7 @@ class LinearAttentionOptions(MixerOptions):
     feature_dim: Features = 8
     heads: Heads = 1
     constraints: ClassVar[Constraints] = (heads_divide,)
+    projections = SEPARATE
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -127,3 +144,4 @@ class MambaOptions(MixerOptions):
     d_conv: Taps = 4
     backend: ScanBackend = "auto"
     constraints: ClassVar[Constraints] = (backend_is_installed,)
+    start = "own"

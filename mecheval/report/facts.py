@@ -68,12 +68,12 @@ def provenance(*studies: Study) -> dict[str, str]:
     for name in ("python", "system", "processor", "cores", "commit"):
         lines[name] = _values(entry.get(name) for entry in every)
     if every:
-        minutes = sum(entry.get("cpu_seconds", 0) for entry in every) / 60
-        megabytes = max(entry.get("peak_memory_bytes", 0) for entry in every) / 1e6
-        lines["started"] = min(str(entry.get("started")) for entry in every)
-        lines["finished"] = max(str(entry.get("finished")) for entry in every)
+        minutes = sum(entry.get("cpu_seconds") or 0 for entry in every) / 60
+        most = max(entry.get("peak_memory_bytes") or 0 for entry in every)  # not on Windows
+        lines["started"] = min(str(entry.get("started") or "–") for entry in every)
+        lines["finished"] = max(str(entry.get("finished") or "–") for entry in every)
         lines["CPU time of all runs"] = f"{minutes:.1f} minutes"
-        lines["peak memory of a run"] = f"{megabytes:.0f} MB"
+        lines["peak memory of a run"] = f"{most / 1e6:.0f} MB" if most else "–"
     return lines
 
 

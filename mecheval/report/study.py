@@ -48,7 +48,7 @@ class Study:
         if not records:
             raise InvalidInput(f"DIR={str(folder)!r} has no runs")
         if plan:
-            _check_planned(plan, records, folder)
+            plan.check_runs(results)
         runs = _runs(plan.states(results) if plan else records)
         settings = dict(zip(runs["key"], runs["setting"], strict=True))
         rows, curves = (_table(results, name, runs) for name in ("rows", "curves"))
@@ -94,17 +94,6 @@ class Study:
 def outcomes(column: Series) -> dict[str, int]:
     """Count the values of a column of outcomes."""
     return {name: int((column == name).sum()) for name in OUTCOMES}
-
-
-def _check_planned(plan: Plan, runs: Sequence[dict[str, Any]], folder: str | Path) -> None:
-    planned = {experiment["key"] for experiment in plan.experiments}
-    others = [run["folder"] for run in runs if run["key"] and run["key"] not in planned]
-    if others:
-        sweep = f"sweep {plan.recipe} at scale {plan.scale}"
-        raise InvalidInput(
-            f"DIR={str(folder)!r} has {len(others)} runs that are not of its {sweep}, "
-            f"the first {Path(others[0]).name!r}; move them to another folder"
-        )
 
 
 def _joined(tables: Sequence[DataFrame]) -> DataFrame:

@@ -100,13 +100,13 @@ def cost(study: Study) -> Figure:
         total = run["steps"] * tokens
         series = names.architecture(run["model.architecture"])
         line = {**run, "series": series, "length": length, "metric": "cost", "n": total}
-        time = 1e6 * spent["cpu_seconds"] / total
-        memory = spent["peak_memory_bytes"] / tokens / 1e3
-        for panel, value in (
-            ("CPU time, µs for each token", time),
-            ("peak memory, kB for each token of a step", memory),
+        for panel, name, unit in (
+            ("CPU time, µs for each token", "cpu_seconds", total / 1e6),
+            ("peak memory, kB for each token of a step", "peak_memory_bytes", tokens * 1e3),
         ):
-            lines.append({**line, "panel": panel, "value": value, "low": value, "high": value})
+            if unit and spent.get(name) is not None:
+                value = spent[name] / unit
+                lines.append({**line, "panel": panel, "value": value, "low": value, "high": value})
     by = ["panel", "series", "length", "model.architecture", "model.d_model", "model.layers"]
     table = averaged(DataFrame(lines, columns=[*by, "metric", "value", "low", "high", "n"]), by)
     if not len(table):

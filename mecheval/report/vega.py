@@ -13,17 +13,24 @@ from mecheval.report.tables import ordered
 Chart = Any  # altair's chart types have no common base that its own functions accept
 Looks = dict[str, tuple[str, str]]  # colour and marker by series
 
-_INK = "currentColor"  # the page's own, light or dark; black in a file by itself
-_TEXT = {"labelColor": _INK, "titleColor": _INK, "labelFontSize": 11, "titleFontSize": 12}
+INK_OF_PAGE = "currentColor"  # the page's own, light or dark; black in a file by itself
+_TEXT = {
+    "labelColor": INK_OF_PAGE,
+    "titleColor": INK_OF_PAGE,
+    "labelFontSize": 11,
+    "titleFontSize": 12,
+}
 _AXIS = {"gridColor": "#88888833", "domainColor": "#888888", "tickColor": "#888888"}
 CONFIG: dict[str, Any] = {
     "background": "transparent",
     "font": "system-ui, sans-serif",
     "view": {"stroke": None},
-    "title": {"color": _INK, "fontSize": 12, "fontWeight": "normal", "anchor": "middle"},
+    "title": {"color": INK_OF_PAGE, "fontSize": 12, "fontWeight": "normal", "anchor": "middle"},
     "axis": {**_TEXT, **_AXIS, "titleFontWeight": "normal", "labelLimit": 240},
     "header": {**_TEXT, "labelFontSize": 12, "labelFontWeight": "bold"},
-    "text": {"fontSize": 11},
+    "text": {"fontSize": 11, "color": INK_OF_PAGE},
+    "rule": {"color": INK_OF_PAGE},
+    "tick": {"color": INK_OF_PAGE},
     "legend": {**_TEXT, "symbolOpacity": 1},
 }
 _TEXTS = {"panel": "panel", "series": "series", "y": "y", "x": "x", "state": "state"}
@@ -35,7 +42,7 @@ _NUMBERS |= {"published": "paper", "difference": "ours less paper"}
 
 def colour(colours: Mapping[str, str], field: str = "series", **other: Any) -> altair.Color:
     names = list(colours)
-    inks = [_INK if value == INK else value for value in colours.values()]
+    inks = [INK_OF_PAGE if value == INK else value for value in colours.values()]
     scale = altair.Scale(domain=names, range=inks)
     return altair.Color(f"{field}:N", sort=names, title=None, scale=scale, **other)
 

@@ -20,7 +20,7 @@ from mecheval.report import labels
 from mecheval.report.figure import GREY, Figure, TablePart, panes
 from mecheval.report.study import Study
 from mecheval.report.tables import choice
-from mecheval.report.vega import Chart, colour, ink, seed_dots, shade, shares
+from mecheval.report.vega import INK_OF_PAGE, Chart, colour, ink, seed_dots, shade, shares
 from mecheval.report.verdicts import ROLES, verdicts
 
 MECHANISMS = {
@@ -109,8 +109,8 @@ class Verdicts(TablePart):
         x = altair.X("value:Q", title="accuracy on test", **shares())
         bars = base.mark_bar(height=16).encode(x=x, color=mechanism)
         bars += base.mark_rule().encode(x="low:Q", x2="high:Q")
-        bars += base.mark_tick(thickness=1.5, size=24, color="black").encode(x="chance:Q")
-        bars += seed_dots(base, "seed_values", color="black").encode(x="seed_values:Q")
+        bars += base.mark_tick(thickness=1.5, size=24).encode(x="chance:Q")
+        bars += seed_dots(base, "seed_values", color=INK_OF_PAGE).encode(x="seed_values:Q")
         beside = altair.Y("label:N", axis=None, **order)
         cells = self._cells().encode(y=beside)
         words = base.mark_text(align="left", fontWeight="bold", fontSize=12)

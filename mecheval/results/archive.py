@@ -192,6 +192,8 @@ def _collect(folder: Path) -> Archive:
     results, plan = Results(folder), Plan.read(folder)
     if not results.runs():
         raise InvalidInput(f"DIR={str(folder)!r} has no runs")
+    if plan:
+        plan.check_runs(results)
     recipe, scale = (plan.recipe, plan.scale) if plan else (None, None)
     facts, lines = results.facts(), []
     for state in plan.states(results) if plan else results.runs():

@@ -12,7 +12,8 @@ from mecheval.runs.checked import CHECKSUMS, NEEDED
 from mecheval.runs.checkpoint import newest_step
 from mecheval.runs.files import Damaged, read_json
 from mecheval.runs.finished import PARTIAL, Run
-from mecheval.runs.pending import ERROR, FAILED, STOPPED, in_use
+from mecheval.runs.lock import in_use
+from mecheval.runs.pending import ERROR, FAILED, STOPPED
 from mecheval.runs.records import check_records
 
 
@@ -51,9 +52,10 @@ def _read_finished(folder: Path) -> tuple[Entry, Run | None]:
 
 def _verify(found: tuple[Entry, Run | None]) -> Entry:
     entry, run = found
+    if run is None:
+        return entry
     try:
-        if run:
-            run.verify(known=(*NEEDED, "verdict.json"))
+        run.verify(known=(*NEEDED, "verdict.json"))
         return entry
     except StoreError as error:
         return _damaged(run.folder, error)

@@ -71,6 +71,23 @@ class Plan:
         if not other and folder.is_dir() and (runs := Results(folder).runs()):
             raise InvalidInput(f"{name} has {len(runs)} runs without a sweep; choose a new folder")
 
+    def unplanned(self, results: Results) -> str | None:
+        """Say which runs in the folder are not of this plan, or None if all are."""
+        planned = {experiment["key"] for experiment in self.experiments}
+        others = [r["folder"] for r in results.runs() if r["key"] and r["key"] not in planned]
+        if not others:
+            return None
+        count = "1 run that is" if len(others) == 1 else f"{len(others)} runs that are"
+        return (
+            f"DIR={str(results.folder)!r} has {count} not of its sweep {self.recipe} at scale "
+            f"{self.scale}, the first {Path(others[0]).name!r}; move such runs to another folder"
+        )
+
+    def check_runs(self, results: Results) -> None:
+        """Refuse a folder with runs that are not of this plan: no table would have them."""
+        if problem := self.unplanned(results):
+            raise InvalidInput(problem)
+
     def write(self, folder: Path) -> None:
         """Write the plan into the folder of its sweep, if it is new or has changed."""
         self.check_folder(folder)

@@ -146,10 +146,7 @@ class Experiment:
     @cached_property
     def key(self) -> str:
         """The permanent name of this experiment. A new field with a default renames no old one."""
-        known = fields_of()
-        fields = self.fields().items()
-        changed = {name: value for name, value in fields if value != known[name].default}
-        return digest(canonical_json(changed))
+        return key_of(self.fields())
 
     @property
     def name(self) -> str:
@@ -166,6 +163,13 @@ class Experiment:
         from mecheval.runs.display import experiment_html
 
         return experiment_html(self)
+
+
+def key_of(fields: Mapping[str, Any]) -> str:
+    """Return the key of an experiment with these fields: those at their defaults do not count."""
+    known = fields_of()
+    changed = {name: value for name, value in fields.items() if value != known[name].default}
+    return digest(canonical_json(changed))
 
 
 def _build_task(text: object) -> Task:

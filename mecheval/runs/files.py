@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 TEMPORARY = ".tmp"
+# Windows knows neither FIFOs nor O_NOFOLLOW, and would read text
+READ = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 LARGEST_INPUT = 4_000_000  # bytes of a file that a user names; a page of benchmarks has 100,000
 
 
@@ -63,7 +66,7 @@ def write_json(path: Path, value: Mapping[str, Any]) -> None:
 def read(path: Path | str) -> bytes:
     """Return the content of a regular file; raise Damaged for a link or anything else."""
     try:
-        return _read_regular(path, os.O_NOFOLLOW)
+        return _read_regular(path, follow=False)
     except OSError as error:
         raise Damaged(f"{Path(path).name} cannot be read: {error.strerror}") from error
 
@@ -77,8 +80,10 @@ def read_input(path: Path, option: str) -> str:
         raise InvalidInput(f"{option}={str(path)!r} cannot be read: {reason}") from error
 
 
-def _read_regular(path: Path | str, flags: int = 0, most: int | None = None) -> bytes:
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | flags)
+def _read_regular(path: Path | str, follow: bool = True, most: int | None = None) -> bytes:
+    if not (follow or hasattr(os, "O_NOFOLLOW")) and Path(path).is_symlink():
+        raise Damaged(f"{Path(path).name} is a link")
+    descriptor = os.open(path, READ if follow else READ | NO_LINK)
     try:
         facts = os.fstat(descriptor)
         if not stat.S_ISREG(facts.st_mode):
@@ -168,7 +173,9 @@ def remove(path: Path) -> None:
 
 
 def sync(folder: Path) -> None:
-    """Flush the names in a folder to disk."""
+    """Flush the names in a folder to disk; Windows opens no folder, and does so by itself."""
+    if os.name == "nt":
+        return
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

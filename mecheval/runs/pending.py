@@ -1,8 +1,6 @@
 """A pending run: a locked folder with an experiment and checkpoints, renamed when complete."""
 
-import fcntl
 import os
-import time
 from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -15,6 +13,7 @@ from mecheval.runs.checked import CHECKSUMS, NAME
 from mecheval.runs.checkpoint import newest_step
 from mecheval.runs.files import Damaged, read, read_json, remove, sha256, sync, write, write_json
 from mecheval.runs.finished import PARTIAL, Run
+from mecheval.runs.lock import locked
 
 ERROR, PROGRESS = "error.json", "progress.json"
 FAILED = ("error", "killed", "timeout")
@@ -168,41 +167,3 @@ def check_same(folder: Path, before: Record, now: Record) -> None:
     if differences:
         what = f"{folder} belongs to another run: {', '.join(differences)}"
         raise StoreError(f"{what}; remove it or use another folder")
-
-
-@contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Create and lock a folder; StoreError if it is locked. The lock ends with the process."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        sync(folder.parent)
-        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-    except OSError as error:
-        raise StoreError(f"{folder} cannot be used: {error.strerror}") from error
-    try:
-        _lock(descriptor, folder)
-        yield
-    finally:
-        os.close(descriptor)
-
-
-def in_use(folder: Path) -> bool:
-    """Tell whether a process has locked the folder."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(descriptor)
-    return False
-
-
-def _lock(descriptor: int, folder: Path) -> None:
-    for _ in range(10):  # `in_use` may hold the lock for a moment
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return
-        except OSError:
-            time.sleep(0.01)
-    raise StoreError(f"{folder} is in use by another process; wait for it or use another folder")

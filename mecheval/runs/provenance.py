@@ -6,7 +6,6 @@ run is only resumed or reused with the same `made_by`. The rest is for the recor
 
 import os
 import platform
-import resource
 import subprocess
 import sys
 import time
@@ -16,6 +15,11 @@ from importlib.metadata import version
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
+
+try:
+    import resource
+except ImportError:  # Windows
+    resource = None  # type: ignore[assignment]
 
 PACKAGES = ("mecheval", "torch", "numpy", "numba", "scipy")
 _RSS_UNIT = 1 if sys.platform == "darwin" else 1024
@@ -70,7 +74,7 @@ def provenance(
         "wall_seconds": seconds["wall"],
         "cpu_seconds": seconds["cpu"],
         "sessions": seconds["sessions"],
-        "peak_memory_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _RSS_UNIT,
+        "peak_memory_bytes": _peak_memory(),
         "python": platform.python_version(),
         "system": platform.platform(),
         "processor": _processor(),
@@ -81,6 +85,11 @@ def provenance(
 
 def timestamp() -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+
+
+def _peak_memory() -> int | None:
+    """Return the most memory that this process has had, in bytes, or None where nobody counts."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _RSS_UNIT if resource else None
 
 
 def _processor() -> str:

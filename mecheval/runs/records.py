@@ -12,7 +12,7 @@ from typing import Any
 from mecheval.core.errors import InvalidInput
 from mecheval.core.options import validate
 from mecheval.core.spec import Spec, canonical_json
-from mecheval.runs.experiment import SECTIONS, fields_of
+from mecheval.runs.experiment import SECTIONS, fields_of, key_of
 from mecheval.runs.files import Damaged
 
 Types = frozenset[type]
@@ -131,6 +131,8 @@ def _check_experiment(record: Record, name: str) -> None:
             _validate_section(section, canonical_json(values))
         if not 0 <= record["seed"] < 2**32:
             raise Damaged(f"{name} has seed={record['seed']}; it must be from 0 and below 2**32")
+        if record["key"] != key_of({field: record[field] for field in record.keys() & known}):
+            raise Damaged(f"{name} has a key that is not that of its fields")
     except InvalidInput as error:
         raise Damaged(f"{name}: {'; '.join(error.problems)}") from error
 

@@ -1,5 +1,7 @@
 """Requests to stop: Ctrl-C, SIGTERM, or SIGHUP when the terminal is closed."""
 
+import _thread
+import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -31,3 +33,11 @@ def on_stop(handler: Callable[[int], object]) -> Iterator[None]:
     finally:
         for number, old in before.items():
             signal.signal(number, old)
+
+
+def stop_self() -> None:
+    """Ask the main thread of this process to stop, from any thread."""
+    if os.name == "nt":  # where `os.kill` ends a process at once
+        _thread.interrupt_main(signal.SIGTERM)
+    else:
+        os.kill(os.getpid(), signal.SIGTERM)

@@ -67,21 +67,36 @@ class Estimate:
     groups: list[dict[str, Any]]
 
 
-def estimate(runs: Sequence[PlannedRun], workers: int, budget: float = BUDGET_SECONDS) -> Estimate:
+@dataclass(frozen=True)
+class Costs:
+    """The measured cost of each kind of run; `tokens` are the usual length of each task."""
+
+    measured: Mapping[Shape, Cost]
+    tokens: Mapping[str, int]
+
+    @classmethod
+    def measure(cls, runs: Sequence[PlannedRun], budget: float = BUDGET_SECONDS) -> "Costs":
+        """Measure every kind of run, or those that fit into so many seconds."""
+        experiments = [run.experiment for run in runs]
+        tokens = _tokens(experiments)
+        return cls(
+            _measure_shapes({shape(one, tokens): one for one in experiments}, budget), tokens
+        )
+
+    def of(self, experiment: Experiment) -> Cost:
+        return _nearest(shape(experiment, self.tokens), self.measured)
+
+
+def estimate(runs: Sequence[PlannedRun], workers: int, costs: Costs | None = None) -> Estimate:
     """Estimate the runs, each from its first step."""
-    experiments = [run.experiment for run in runs]
-    tokens = _tokens(experiments)
-    shapes = [shape(experiment, tokens) for experiment in experiments]
-    examples = dict(zip(shapes, experiments, strict=True))
-    costs = _measure_shapes(examples, budget)
+    costs = costs or Costs.measure(runs)
     groups: dict[tuple[str, str], dict[str, Any]] = {}
     seconds: list[float] = []
     ends: list[tuple[float, float]] = []
-    for kind, experiment in zip(shapes, experiments, strict=True):
-        cost = _nearest(kind, costs)
+    for experiment in [run.experiment for run in runs]:
+        cost = costs.of(experiment)
         seconds.append(cost.of(experiment))
-        part = EARLY if experiment.train.stop is not None else 1.0
-        ends.append((cost.of(experiment, part) * cost.fastest, seconds[-1] * cost.slowest))
+        ends.append(_ends(cost, experiment))
         key = (experiment.task_spec, experiment.model.architecture)
         empty = {"task": key[0], "architecture": key[1], "runs": 0, "steps": 0, "seconds": 0.0}
         group = groups.setdefault(key, empty)
@@ -89,8 +104,36 @@ def estimate(runs: Sequence[PlannedRun], workers: int, budget: float = BUDGET_SE
         group["steps"] += experiment.train.total
         group["seconds"] += seconds[-1]
     fewest, most = (_wall([end[i] for end in ends], workers) for i in (0, 1))
-    counts = (len(examples), len(costs), list(groups.values()))
+    shapes = {shape(run.experiment, costs.tokens) for run in runs}
+    counts = (len(shapes), len(costs.measured), list(groups.values()))
     return Estimate(most * _slowdown(workers), fewest, math.fsum(seconds), *counts)
+
+
+def estimate_search(
+    experiments: Sequence[Experiment], part: float, workers: int, costs: Costs
+) -> tuple[float, float]:
+    """Estimate the fewest and the most seconds of a search that trains only one run to its end.
+
+    All are trained for a part of their steps before.
+    """
+    fewest, most = [], []
+    for experiment in experiments:
+        cost = costs.of(experiment)
+        start = cost.of(experiment, part)
+        low, high = _ends(cost, experiment)
+        fewest.append((start * cost.fastest, max(low - start * cost.fastest, 0)))
+        most.append((start * cost.slowest, START_SECONDS + high - start * cost.slowest))
+    low, high = (
+        _wall([start for start, _ in ends], workers) + pick(rest for _, rest in ends)
+        for pick, ends in ((min, fewest), (max, most))
+    )
+    return low, high * _slowdown(workers)
+
+
+def _ends(cost: Cost, experiment: Experiment) -> tuple[float, float]:
+    """Return the fewest and the most seconds of a run."""
+    part = EARLY if experiment.train.stop is not None else 1.0
+    return cost.of(experiment, part) * cost.fastest, cost.of(experiment) * cost.slowest
 
 
 def _wall(seconds: Sequence[float], workers: int) -> float:
@@ -181,7 +224,7 @@ def _order(shapes: Iterable[Shape]) -> Iterator[Shape]:
         yield from (kind for kind in turn if kind)
 
 
-def _nearest(kind: Shape, costs: dict[Shape, Cost]) -> Cost:
+def _nearest(kind: Shape, costs: Mapping[Shape, Cost]) -> Cost:
     task, model = _family(kind)
 
     def distance(other: Shape) -> tuple[bool, bool, float]:

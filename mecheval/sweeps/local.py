@@ -62,7 +62,11 @@ class Process:
 
     def terminate(self) -> None:
         """Let it save and stop."""
-        if self._process.poll() is None:
+        if self._process.poll() is not None:
+            return
+        if os.name == "nt":  # where `terminate` ends it at once; it stops when its stdin ends
+            self._close_stdin()
+        else:
             self._process.terminate()
 
     def wait(self, seconds: float) -> None:
@@ -73,10 +77,13 @@ class Process:
         self._process.kill()
         self._process.wait()
 
-    def _read_outcome(self, code: int) -> Outcome:
+    def _close_stdin(self) -> None:
         assert self._process.stdin
         with suppress(BrokenPipeError):
             self._process.stdin.close()
+
+    def _read_outcome(self, code: int) -> Outcome:
+        self._close_stdin()
         stdout, stderr = _text(self._stdout), _text(self._stderr)
         try:
             return Outcome.from_json(stdout)

@@ -11,7 +11,8 @@ from mecheval.core.errors import StoreError
 from mecheval.core.notebook import short
 from mecheval.runs.experiment import Experiment
 from mecheval.runs.files import Damaged, read_json
-from mecheval.runs.pending import FAILED, PROGRESS, STOPPED, PendingRun, in_use
+from mecheval.runs.lock import in_use
+from mecheval.runs.pending import FAILED, PROGRESS, STOPPED, PendingRun
 
 STATE = ("status", "reason", "steps", "speed", "attempts")  # fields that a worker does not need
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from mecheval.core.errors import InvalidInput, StoreError
 from mecheval.core.spec import digest
 from mecheval.runs.files import write
-from mecheval.runs.pending import locked
+from mecheval.runs.lock import locked
 from mecheval.sweeps.local import GRACE_SECONDS
 from mecheval.sweeps.planned import PlannedRun
 from mecheval.sweeps.sweep import Sweep

@@ -3,6 +3,7 @@
 Workers are processes of this machine or a Ray cluster; a run whose worker died is tried once more.
 """
 
+import logging
 import random
 import signal
 import time
@@ -13,21 +14,24 @@ from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from mecheval.core.errors import Interrupted, InvalidInput
-from mecheval.core.plugin_files import checksums
+from mecheval.core.plugin_files import checksums, isolated_plugins
 from mecheval.plugins import defined_classes, load_plugin
 from mecheval.results.plan import FINISHED, Plan
 from mecheval.results.table import Results
 from mecheval.runs.experiment import Experiment, Settings
 from mecheval.runs.finished import Run
-from mecheval.runs.pending import FAILED, STOPPED, check_same, locked
+from mecheval.runs.lock import locked
+from mecheval.runs.pending import FAILED, STOPPED, check_same
 from mecheval.runs.progress import sweep_progress
 from mecheval.runs.provenance import made_by
+from mecheval.sweeps.in_process import InProcess
 from mecheval.sweeps.local import Local
 from mecheval.sweeps.options import SweepOptions
 from mecheval.sweeps.planned import Outcome, PlannedRun, read_progress
 from mecheval.sweeps.reuse import reuse_runs
 from mecheval.sweeps.worker import interruptible
 
+logger = logging.getLogger("mecheval")
 AGAIN = (STOPPED, *FAILED)  # what `retry` runs
 OPEN = ("waiting", "running", "damaged", *AGAIN)
 ATTEMPTS = 2  # of a run whose worker is killed
@@ -157,6 +161,9 @@ def sweep(
 ) -> list[PlannedRun]:
     """Run the experiments that are not finished, by processes of this machine; return all runs.
 
+    With an architecture that was given as a class, for example one defined in a notebook, which
+    other processes cannot import, all runs are trained one after another in this process.
+
     Parameters
     ----------
     experiments
@@ -192,14 +199,26 @@ def sweep(
     >>> [run.status for run in sweep([experiment], "swept", SweepOptions(workers=1))]
     ['done']
     """
-    for experiment in experiments:
-        for name, (_, place) in defined_classes(experiment.model).items():
-            given = f"SweepOptions(plugins=('file.py:{name}',))"
-            problem = f"{name} is defined in {place}, which workers cannot import"
-            raise InvalidInput(f"{problem}; put it into a file and give {given}, or use run")
     planned = Sweep(experiments, Path(out), recipe, scale, options)
     options.check_device()
-    return planned.execute(lambda: Local(options.workers), watch=watch or sweep_progress(progress))
+    watch = watch or sweep_progress(progress)
+    defined = _defined_here(experiments)
+    if not defined:
+        return planned.execute(lambda: Local(options.workers), watch=watch)
+    with isolated_plugins({**checksums(), **defined}):
+        return planned.execute(InProcess, watch=watch)
+
+
+def _defined_here(experiments: Sequence[Experiment]) -> dict[str, str]:
+    """Return checksums of the classes that no worker can import, and log where they are."""
+    defined: dict[str, str] = {}
+    for experiment in experiments:
+        for name, (checksum, place) in defined_classes(experiment.model).items():
+            if name not in defined:
+                alone = "all runs are trained one after another in this process"
+                logger.warning("%s is defined in %s: %s", name, place, alone)
+            defined[name] = checksum
+    return defined
 
 
 def _execute(todo: Runs, runs: Runs, executor: Executor, watch: Watch) -> None:

@@ -20,7 +20,7 @@ from mecheval.runs.experiment import Experiment, Settings
 from mecheval.runs.files import write_json
 from mecheval.runs.pending import PROGRESS, check_same
 from mecheval.runs.provenance import made_by
-from mecheval.runs.signals import on_stop
+from mecheval.runs.signals import on_stop, stop_self
 from mecheval.sweeps.planned import Outcome, PlannedRun, read_progress
 from mecheval.training.config import Row
 
@@ -125,13 +125,13 @@ def _interrupt(number: int) -> None:
 
 def _expire(expired: threading.Event) -> None:
     expired.set()
-    os.kill(os.getpid(), signal.SIGTERM)
+    stop_self()
 
 
 def _stop_with(launcher: TextIO) -> None:
     """Stop when stdin ends: a launcher that is started again must find no orphan at work."""
     launcher.read()
-    os.kill(os.getpid(), signal.SIGTERM)
+    stop_self()
 
 
 def main(arguments: list[str]) -> None:

@@ -25,7 +25,15 @@ Head = Literal["left", "right"]
 
 @dataclass(frozen=True)
 class Grammar:
-    """A grammar as arrays; symbols below `terminals` are terminals, the others nonterminals."""
+    """A grammar as arrays; symbols below `terminals` are terminals, the others nonterminals.
+
+    Examples
+    --------
+    >>> from mecheval import Treecall
+    >>> grammar = Treecall(terminals=5, nonterminals=3).grammar
+    >>> grammar.terminals, len(grammar.bodies)
+    (5, 3)
+    """
 
     terminals: int
     nonterminals: int

@@ -162,14 +162,27 @@ def seconds_left(rows: Sequence[Row], workers: int) -> tuple[float, float] | Non
     A pace is that of runs at work now, or of finished ones: of the same task and architecture if
     there are any. At the lower end, at the fastest pace, runs that may stop early do so after as
     many steps as the first to finish, or after a part `EARLY` of what is left; at the upper end,
-    at the slowest pace, they do not.
+    at the slowest pace, they do not. Of the runs that pause, one goes on to its end.
     """
     left = [_left(row, rows) for row in rows if row["status"] in ("running", "waiting")]
     known = [ends for ends in left if ends]
     if not known or len(known) < len(left):
         return None
     fewest, most = zip(*known, strict=True)
-    return max(sum(fewest) / workers, *fewest), max(sum(most) / workers, *most)
+    least, longest = _after_pause(rows)
+    first, last = max(sum(fewest) / workers, *fewest), max(sum(most) / workers, *most)
+    return first + least, last + longest
+
+
+def _after_pause(rows: Sequence[Row]) -> tuple[float, float]:
+    """Return the fewest and the most seconds of the one run that goes on after all have paused."""
+    ends = []
+    for row in rows:
+        if row.get("until") is not None and row["until"] < row["total"]:
+            steps, paces = row["total"] - row["until"], _paces(row, rows)
+            part = EARLY if row.get("train.stop") is not None else 1.0
+            ends.append((part * steps * min(paces), steps * max(paces)))
+    return (min(low for low, _ in ends), max(high for _, high in ends)) if ends else (0.0, 0.0)
 
 
 def _left(row: Row, rows: Sequence[Row]) -> tuple[float, float] | None:

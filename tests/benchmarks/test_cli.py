@@ -93,6 +93,8 @@ def test_help_lists_the_parts(capsys):
         (["--rounds", "0"], "rounds=0 must be from 1 to 1000"),
         (["--json", "nowhere/at/all.json"], "its folder does not exist"),
         (["--from", "nothing.json"], "from='nothing.json' cannot be read"),
+        (["documents", "--markdown", "/"], "markdown='/' cannot be read"),
+        (["documents", "--markdown", "/usr/bin/env"], "markdown='/usr/bin/env' cannot be read"),
     ],
 )
 def test_invalid_arguments_are_refused_before_anything_is_measured(

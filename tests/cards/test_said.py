@@ -152,7 +152,8 @@ def test_the_information_is_followed_from_layer_to_layer():
     [
         (
             {"key": 0.1, "value": 0.2, "next_key": 0.9},
-            "brings back 90%, at the key itself 10%. Recall depends on",
+            "brings back 90%, at the key itself 10%. The short convolution has carried the key "
+            "to the next key, and that is enough for most of the answer.",
         ),
         ({"key": 0.1, "value": 0.8, "next_key": 0.3}, "has carried the key to the value"),
         (
@@ -166,6 +167,17 @@ def test_dependence_on_a_short_convolution_is_said_with_the_token(shares, words)
     (found,) = sentences.convolutions([cell(site, role, share) for role, share in shares.items()])
     assert words in found
     assert sentences.convolutions(INSIDE) == []
+
+
+def test_a_convolution_has_not_carried_what_was_there_before():
+    cells = [
+        cell("blocks.1.block_in", "value", 0.97),
+        cell("blocks.1.mixer.conv_out", "value", 0.9),
+    ]
+    (found,) = sentences.convolutions(cells)
+    assert found.endswith(
+        "The key was there before the short convolution: the layer's input there brings back 97%."
+    )
 
 
 def test_emergence_is_said_for_each_seed():

@@ -1,4 +1,4 @@
-"""The rate search stops what is clearly worse, on dev, and is the same on every machine."""
+"""The rate search keeps the best rate, on dev, and is the same on every machine."""
 
 from dataclasses import replace
 
@@ -7,9 +7,9 @@ from support.fault_injection import small
 
 from mecheval.cards.search import (
     Score,
+    compared_at,
     reached,
     read_stopped,
-    rung_steps,
     score,
     select_worse,
     wider_rate,
@@ -26,27 +26,26 @@ def scored(rate, loss, finished=False):
 
 
 @pytest.mark.parametrize(
-    ("losses", "last", "stopped"),
+    ("losses", "stopped"),
     [
-        ({1e-3: 1.0, 3e-3: 1.04, 1e-2: 1.06}, False, [1e-2]),
-        ({1e-3: 1.0, 3e-3: 1.04, 1e-2: 1.06}, True, [3e-3, 1e-2]),
-        ({1e-3: 2.0, 3e-3: 0.1, 1e-2: 2.0}, False, [1e-3, 1e-2]),
-        ({1e-3: 1.0}, True, []),
-        ({}, True, []),
+        ({1e-3: 1.0, 3e-3: 1.04, 1e-2: 1.06}, [3e-3, 1e-2]),
+        ({1e-3: 2.0, 3e-3: 0.1, 1e-2: 2.0}, [1e-3, 1e-2]),
+        ({1e-3: 1.0}, []),
+        ({}, []),
     ],
 )
-def test_rates_that_are_clearly_worse_are_stopped(losses, last, stopped):
+def test_all_rates_but_the_best_on_dev_are_stopped(losses, stopped):
     scores = [scored(rate, loss) for rate, loss in losses.items()]
-    assert [one.rate for one in select_worse(scores, last)] == stopped
+    assert [one.rate for one in select_worse(scores)] == stopped
 
 
 def test_what_is_finished_is_not_stopped():
-    worse = select_worse([scored(1e-3, 0.1), scored(3e-3, 2.0, finished=True)], last=True)
+    worse = select_worse([scored(1e-3, 0.1), scored(3e-3, 2.0, finished=True)])
     assert worse == []
 
 
 def test_a_stopped_run_says_why_and_is_read_back(tmp_path):
-    (one,) = select_worse([scored(1e-3, 0.5), scored(1e-2, 2.0)], last=False)
+    (one,) = select_worse([scored(1e-3, 0.5), scored(1e-2, 2.0)])
     words = "stopped by the rate search at step 100: dev loss 2, against 0.5 at rate 0.001"
     assert one.reason == words
     write_stopped(tmp_path, {"key": one})
@@ -95,7 +94,7 @@ def test_a_run_that_is_over_is_not_paused(tmp_path):
     assert run(experiment, tmp_path, until=6).status == "done"
 
 
-def test_rates_are_compared_at_evaluations_before_the_end():
-    assert rung_steps(small(train_steps=3000, eval_every=100)) == [600, 1500]
-    assert rung_steps(small(train_steps=12, eval_every=3)) == [3, 6]
-    assert rung_steps(small(train_steps=3, eval_every=3)) == []
+def test_rates_are_compared_at_an_evaluation_before_the_end():
+    assert compared_at(small(train_steps=3000, eval_every=100)) == 600
+    assert compared_at(small(train_steps=12, eval_every=3)) == 3
+    assert compared_at(small(train_steps=3, eval_every=3)) is None

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 from support.card_runs import THIRD_PARTY, alone
-from support.tiny_scale import MICRO
+from support.tiny_scale import MICRO, as_quick
 
 from mecheval import card
 from mecheval.cards.experiments import BASELINES
@@ -70,7 +70,7 @@ def test_a_stopped_card_is_valid_and_the_same_command_resumes(story):
     seen, first, second, out = story
     assert json.loads(json.dumps(seen[0].facts)) == seen[0].facts
     assert [one.facts["stage"]["number"] for one in seen] == [1, 2, 3, 4, 5]
-    assert len(first) == 4, "three rates to the first rung, the best to its end"
+    assert len(first) == 4, "three rates for a part of the steps, the best to its end"
     finished = max(first, key=first.count)
     assert first.count(finished) == 2
     assert finished not in second, "nothing is trained twice"
@@ -124,3 +124,48 @@ def test_the_subject_is_first_in_its_own_figures(story):
     assert labels[3].startswith("Lstm, ATR (at most 32 tokens)")
     (part,) = training(complete.study, "Lstm").parts
     assert next(iter(part.colours)) == "Lstm"
+
+
+def test_a_large_scale_begins_with_the_answer_of_quick_and_does_not_train_it_twice(
+    tmp_path, monkeypatch
+):
+    as_quick(monkeypatch)
+    fields = {**MICRO.recall.fields, "train.steps": 8}
+    large = replace(MICRO, name="large", recall=replace(MICRO.recall, fields=fields))
+    seen = []
+    with alone() as first, pytest.raises(Stop):
+        card(LSTM, large, tmp_path, workers=1, on_stage=stop_after(seen, 1))
+    assert len(first) == 1, "of the scale quick alone"
+    assert seen[0].stage == "stage 1 of 6: AR, one seed, at scale micro"
+    assert seen[0].facts["stage"]["coming"][0] == "AR, one seed"
+    assert seen[0].folder.name.endswith("-large"), "the page is where the card will be"
+    assert {path.parent.name[-6:] for path in tmp_path.rglob(first[0])} == {"-micro"}
+    with alone() as second:
+        card(LSTM, large, tmp_path, workers=1, on_stage=lambda one, seconds: seen.append(one))
+    assert first[0] not in second
+    numbers, last = [one.facts["stage"]["number"] for one in seen], seen[-1].facts
+    assert numbers == [1, 2, 3, 4, 5, 6] or numbers == [1, 2, 4, 5, 6]
+    assert (last["stage"]["last"], last["scale"]) == (True, "large")
+    with alone() as third:
+        card(LSTM, MICRO, tmp_path, workers=1, on_stage=lambda one, seconds: None)
+    assert first[0] not in third, "the quick card has its answer already"
+
+
+def test_runs_of_another_size_are_not_on_the_card(tmp_path):
+    fields = {**MICRO.recall.fields, "train.steps": 6}
+    changed = replace(MICRO, recall=replace(MICRO.recall, fields=fields))
+    seen = []
+    for scale in (MICRO, changed):
+        with alone(), pytest.raises(Stop):
+            card(LSTM, scale, tmp_path, workers=1, on_stage=stop_after(seen, 1))
+    assert [len(one.facts["lines"]) for one in seen] == [1, 1]
+    assert [row["curve"]["total"] for row in seen[1].facts["diagnoses"]] == [6]
+
+
+def stop_after(seen, number):
+    def on_stage(one, seconds):
+        seen.append(one)
+        if one.facts["stage"]["number"] == number:
+            raise Stop
+
+    return on_stage

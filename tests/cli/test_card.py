@@ -67,6 +67,8 @@ def test_a_dry_run_says_what_it_takes_and_writes_nothing(tmp_path, monkeypatch, 
     found = json.loads(capsys.readouterr().out)
     assert (found["experiments"], found["finished"], found["shapes"]) == (18, 0, 6)
     assert found["folder"].startswith("runs/card-Lstm-")
+    low, high = found["first_answer_seconds"]
+    assert 0 < low <= high <= found["seconds"]
     assert main(["card", LSTM, "--dry-run"]) == 0
     assert re.search(
         r"18 experiments, 18 to run · [^·]+ (seconds|minutes) with \d+ workers",

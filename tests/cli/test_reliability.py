@@ -10,12 +10,13 @@ import sys
 from pathlib import Path
 
 import pytest
-from support.made_runs import behaviour, experiment, finished, grid, sweep
+from support.made_runs import PROVENANCE, behaviour, experiment, finished, grid, sweep
 
 from mecheval.cli import app, main
 from mecheval.cli.app import command_names
 from mecheval.core.errors import EXIT_CODES, DamagedRunWarning, describe_error
 from mecheval.results.table import Results
+from mecheval.runs.files import read_json, write_json
 
 READERS = ("results", "compare", "figure", "report", "claims", "keep")
 ROWS = behaviour(0.9, 0.8) + grid(0.8, 0.1, {"key": 0.0, "value": 1.0, "query": 0.0})
@@ -77,6 +78,33 @@ def test_a_page_and_a_figure_name_the_damaged_run(damaged):
     assert f"{damaged.name} is damaged" in (damaged.parent / "report.html").read_text()
     assert main(["figure", "demo", "--runs", "runs", "--out", "demo.html"]) == 1
     assert damaged.name in Path("demo.html").read_text()
+
+
+def test_runs_that_the_plan_does_not_have_are_said(runs, capsys):
+    plan = read_json(runs / "sweep.json")
+    fewer = {name: plan[name][1:] for name in ("experiments", "folders")}
+    write_json(runs / "sweep.json", {**plan, **fewer})
+    said = f"has 1 run that is not of its sweep demo at scale quick, the first {plan['folders'][0]}"
+    said = said.replace(plan["folders"][0], repr(plan["folders"][0]))
+    assert main(["sweep", "status", "runs"]) == 0
+    assert f"warning: DIR='runs' {said}" in capsys.readouterr().err
+    for words in (["keep", "runs", "--out", "kept"], ["report", "runs"], ["claims", "runs"]):
+        assert main(words) == 2
+        assert f"error: DIR='runs' {said}; move such runs to another folder" in (
+            capsys.readouterr().err
+        )
+    assert not Path("kept").exists()
+
+
+@pytest.mark.slow
+def test_a_page_needs_no_times_and_no_memory(tmp_path):
+    """Nobody counts memory on Windows, and another version may leave out what is optional."""
+    provenance = {**PROVENANCE, "peak_memory_bytes": None, "cpu_seconds": None, "started": None}
+    finished(tmp_path, experiment(), ROWS, provenance=provenance)
+    finished(tmp_path, experiment(seed=1), ROWS)
+    assert main(["report", str(tmp_path)]) == 0
+    page = (tmp_path / "report.html").read_text()
+    assert "peak memory of a run" in page
 
 
 @pytest.mark.slow
@@ -169,6 +197,14 @@ def test_names_that_are_not_utf_8_are_read_and_written(runs, tmp_path):
         done = subprocess.run([sys.executable, "-m", "mecheval", *words], capture_output=True)
         assert (done.returncode, b"Traceback" in done.stderr) == (0, False), (words, done.stderr)
     assert (bad / "report.html").exists()
+
+
+@pytest.mark.slow
+def test_a_page_whose_title_is_a_name_that_is_not_utf_8(tmp_path, capsys):
+    bad = tmp_path / os.fsdecode(b"bad\377")
+    finished(bad, experiment(), ROWS)
+    assert main(["report", str(bad)]) == 0
+    assert "bad?" in (bad / "report.html").read_text()
 
 
 def test_a_table_cannot_be_written_to_a_name_that_is_not_utf_8(runs, capsys):

@@ -12,7 +12,8 @@ from mecheval.core.errors import Paused
 from mecheval.report.study import Study
 from mecheval.results.plan import Plan
 from mecheval.runs.files import write_json
-from mecheval.runs.pending import PROGRESS, locked
+from mecheval.runs.lock import locked
+from mecheval.runs.pending import PROGRESS
 from mecheval.runs.run import run
 from mecheval.sweeps.options import SweepOptions
 from mecheval.sweeps.planned import Outcome, PlannedRun

@@ -118,6 +118,17 @@ def test_the_verdict_says_which_convolution_brought_key_and_value_together(model
     assert verdict(grid_for(model()), 2).convolution == convolution
 
 
+def test_a_convolution_has_not_joined_what_was_joined_before_it():
+    grid, inner = grid_of(value=1.0, noise=0.0), "blocks.1.mixer.conv_out"
+    for role in ROLES:
+        grid.cells["restored", inner, role] = grid.cells["restored", "blocks.1.block_in", role]
+    assert grid.verdict().convolution is None
+    for role in ROLES:
+        early = grid.cells.pop(("restored", inner, role))
+        grid.cells["restored", "blocks.0.mixer.conv_out", role] = early
+    assert grid.verdict().convolution == "blocks.0.mixer.conv_out at value"
+
+
 @pytest.mark.parametrize(
     ("model", "task", "accuracy"),
     [

@@ -10,6 +10,7 @@ from mecheval.metrics.statistics import (
     middle,
     proportion_interval,
     resampled,
+    resampled_share,
     seed_interval,
 )
 
@@ -158,6 +159,28 @@ def test_nan_is_no_document():
     low, high = middle(means)
     assert low < there.mean() < high
     assert np.isnan(resampled(np.full(5, np.nan))).all()
+
+
+def test_a_share_has_room_for_the_document_that_the_sample_lacks():
+    rng, whole = np.random.default_rng(8), np.full(30, 0.8)
+    back = whole * rng.uniform(0.97, 1.0, 30)
+    low, high = middle(resampled_share(back, whole))
+    assert low < 0.95 < back.sum() / whole.sum() < high < 1.0, "1 of 31 might get nothing back"
+    (narrow, _), (wide, _) = (middle(resampled_share(back[:n], whole[:n])) for n in (30, 10))
+    assert wide < narrow - 0.03, "fewer documents leave more room"
+
+
+def test_a_share_that_is_the_same_in_every_document_has_no_spread():
+    whole = np.random.default_rng(9).random(20)
+    assert resampled_share(0.4 * whole, whole) == pytest.approx(np.full(1000, 0.4))
+    assert np.ptp(resampled_share(0.4 * whole, whole)) == 0
+    assert not resampled_share(np.zeros(5), np.zeros(5)).any()
+
+
+def test_a_resample_without_a_whole_has_no_share():
+    part, whole = np.array([0.1, 0.0]), np.array([1.0, -0.95])
+    again = resampled_share(part, whole)
+    assert 0 < np.isnan(again).sum() < len(again)
 
 
 def old_interval(values, lows, highs):

@@ -22,6 +22,7 @@ def test_gradients_are_those_of_finite_differences(spec):
         "base_conv",
         "based:feature_dim=2",
         "delta_net",
+        "gated_delta_net",
         "h3:d_state=4",
         "hyena:filter_order=3",
         "mamba:d_state=3",
@@ -97,6 +98,13 @@ SITES = {
         "state": "batch time head d_key d_value",
         "head_out": HEADS,
     },
+    "gated_delta_net": {
+        "q_conv_out": "batch time key_width",
+        "k_conv_out": "batch time written_keys",
+        "v_conv_out": "batch time written_values",
+        "state": "batch time head d_key d_value",
+        "head_out": "batch time head d_value",
+    },  # and strength and log_decay
     "h3": {
         "shift_out": "batch time d_model",
         "kv": "batch time head d_key d_value",

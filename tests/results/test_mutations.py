@@ -4,12 +4,13 @@ import json
 import random
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from support import mutate, mutations
 from support.bounded import End
-from support.made_runs import behaviour, experiment, finished
+from support.made_runs import behaviour, experiment, finished, sweep
 
 SCRIPT = Path(mutate.__file__)
 
@@ -39,6 +40,43 @@ def case(tmp_path):
 )
 def test_a_run_that_is_left_out_without_a_word_is_noticed(case, words, end):
     assert mutate.omissions(case, words, end)
+
+
+def test_an_answer_about_fewer_runs_is_noticed(case):
+    case = replace(case, damage=replace(case.damage, certain=False))
+    words, end = ("report", "runs"), b'{"done": 3, "diverged": 0, "failed": 0, "missing": 0}'
+    assert not mutate.omissions(case, words, End(0, end, b"", 0.1), expected=3)
+    (problem,) = mutate.omissions(case, words, End(0, end, b"", 0.1), expected=4)
+    assert problem.text == "3 runs are counted of 4"
+    assert not mutate.omissions(case, words, End(0, end, b"warning: one is", 0.1), expected=4)
+
+
+@pytest.mark.parametrize("name", ["sweep", "figure", "claims", "compare", "keep", "report"])
+def test_a_damaged_plan_that_is_not_named_is_noticed(name, case):
+    damage = mutations.Damage("truncated", "sweep.json", certain=True)
+    plan = replace(case, kind="plan", target=case.folder, damage=damage)
+    assert mutate.omissions(plan, (name, "runs"), End(0, b"{}", b"", 0.1))
+    assert mutate.omissions(plan, (name, "runs"), End(3, b"", b"error: no", 0.1))
+    named = End(3, b"", b"error: runs/sweep.json is damaged", 0.1)
+    assert not mutate.omissions(plan, (name, "runs"), named)
+
+
+def test_a_table_that_drops_a_damaged_run_is_found(tmp_path, monkeypatch):
+    """Planted: nobody says that a run is damaged."""
+    experiments = [experiment(name, seed=seed) for name in ("mamba", "h3") for seed in (0, 1, 2)]
+    folder = sweep(tmp_path / "sweep", "demo", experiments, lambda _: behaviour(0.9, 0.8))
+    target = min(path for path in folder.iterdir() if path.is_dir())
+    damage = mutations.damage_file(random.Random(1), target / "rows.jsonl")
+    case = mutate.Case(0, "sweep", folder, target, damage)
+    monkeypatch.setattr(mutate.Case, "commands", lambda case: [WORDS])
+    ((_, end, problems),) = mutate.carry_out(case, {})
+    assert (end.code, problems) == (1, [])
+    monkeypatch.setattr("mecheval.results.table.Results.damaged", lambda results: [])
+    ((_, end, problems),) = mutate.carry_out(case, {})
+    assert (end.code, [problem.kind for problem in problems]) == (0, ["omission"])
+
+
+WORDS = ("compare", "sweep", "--by", "architecture", "--json")
 
 
 def test_a_run_that_is_named_is_not_left_out(case):

@@ -18,7 +18,8 @@ from mecheval.core.errors import StoreError
 from mecheval.runs import run as runner
 from mecheval.runs.experiment import Settings
 from mecheval.runs.files import read_json, sha256, write_json
-from mecheval.runs.pending import PendingRun, in_use
+from mecheval.runs.lock import in_use
+from mecheval.runs.pending import PendingRun
 from mecheval.runs.run import run
 
 EXPERIMENT = small(train_steps=4, eval_every=2)

@@ -65,6 +65,16 @@ def test_a_wrong_field_is_named_and_costs_one_run(kind, field, value, runs):
     assert {row["key"] for row in results.rows()} == {whole["key"]}
 
 
+@pytest.mark.parametrize(("field", "value"), [("seed", 7), ("train.lr", 0.5), ("key", "ab")])
+def test_fields_that_are_not_those_of_the_key_are_damage(field, value, runs):
+    """A changed seed would give two runs of one seed, of which a mean takes one."""
+    folder = min(runs.iterdir())
+    forge(folder, "experiment", field, value)
+    (reason,) = Results(runs).damaged()
+    assert reason.startswith(f"{folder} is damaged: ")
+    assert "key" in reason
+
+
 @pytest.mark.parametrize(
     ("field", "value"),
     [("model.layers", -1), ("model.architecture", "<b>"), ("status", "x"), ("seed", -1)],

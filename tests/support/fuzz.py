@@ -1,28 +1,24 @@
 """Fuzzes the command line: seeded lines, made from the commands and options that the app has.
 
-python tests/support/fuzz.py --lines 10000            most in forked children, a share by subprocess
-python tests/support/fuzz.py --seed 3 --only 1234     one line again, with what it printed
+python tests/support/fuzz.py --lines 10000 --log fuzz.jsonl    resumed if it was stopped
+python tests/support/fuzz.py --seed 3 --only 1234              one line again, with its output
+
+Most run one after another in a child of a warm process, those that load plug-ins or start workers
+in a child each, a share in processes of their own. What is wrong must be so in a child of its own.
 
 Lines are valid, nearly valid or hostile. None may give a traceback, hang, end with an exit code
 that is not documented, fail without a word, or write anything when it is refused (exit 2).
 """
 
-import argparse
-import gc
 import io
-import json
-import math
-import os
 import random
 import shlex
-import shutil
 import sys
 import tempfile
-import time
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import chdir, redirect_stderr, redirect_stdout
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,11 +26,12 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from support import fuzz_values as values
-from support.bounded import End, forked, fresh
-from support.torture_room import build, copy, snapshot
+from support.bounded import End, Problem, forked, fresh, in_turn, inside
+from support.tally import Tally, torture
+from support.torture_room import build, clear, copy, snapshot
 
-SHARE_FRESH = 0.01  # of the lines run in a process of their own: start-up takes seconds
-PATIENCE = 6.0  # seconds until a command that may train for long is asked to stop
+SHARE_FRESH = 0.005  # of the lines run in a process of their own: start-up takes seconds
+PATIENCE = 2.5  # seconds of CPU time until a command that may train for long is asked to stop
 EAGER = ("--help", "--version")
 FOLDERS = ("runs", "sweep", "RUN")  # templates that are read once before all lines
 
@@ -78,6 +75,11 @@ class Line:
     command: Command
     words: tuple[str, ...]
     fresh: bool
+
+    @property
+    def alone(self) -> bool:
+        """Tell whether it would leave something behind in a process that it shares with others."""
+        return self.fresh or self.command.trains or any(".py" in word for word in self.words)
 
     def __str__(self) -> str:
         return "mecheval " + " ".join(map(shlex.quote, self.words))
@@ -151,24 +153,26 @@ def _spoiled(rng: random.Random, words: list[str], fixed: int) -> list[str]:
     return [*words[:place], *new, *words[place + 1 :]]
 
 
-def carry_out(line: Line, room: Path, scratch: Path) -> tuple[End, list[str]]:
+def carry_out(
+    line: Line, room: Path, scratch: Path, run: Callable[..., End] | None = None
+) -> tuple[End, list[Problem]]:
     """Run a line in a scratch folder that has copies of what it names; list what is wrong."""
+    clear(scratch)
     scratch.mkdir()
     for source in room.iterdir():
         if any(source.name in word for word in line.words):
             copy(source, scratch / source.name)
     before, outside = snapshot(scratch), snapshot(room)
-    patience = PATIENCE if line.command.trains else None
-    end = (fresh if line.fresh else forked)(line.words, scratch, patience=patience)
+    if run is None:
+        patience = PATIENCE if line.command.trains else None
+        run = partial(fresh if line.fresh else forked, patience=patience)
+    end = run(line.words, scratch)
     problems = end.problems(line.words)
     if end.code == 2 and (written := _difference(before, snapshot(scratch))):
-        problems.append(f"refused, but it wrote {written}")
+        problems.append(Problem("written", f"it was refused, but it wrote {written}"))
     if written := _difference(outside, snapshot(room)):
-        problems.append(f"it wrote outside its folder: {written}")
-    for path in (scratch, scratch / "locked"):
-        if path.is_dir():
-            path.chmod(0o755)
-    shutil.rmtree(scratch)
+        problems.append(Problem("written", f"it wrote outside its folder: {written}"))
+    clear(scratch)
     return end, problems
 
 
@@ -176,48 +180,86 @@ def _difference(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
     return sorted(name for name, _ in before.items() ^ after.items())
 
 
-def fuzz(
-    lines: Sequence[int], seed: int, room: Path, show: bool = False, seconds: float = math.inf
-) -> dict[str, Any]:
-    """Carry out the lines with these numbers, as many as fit into the time; count and complain."""
-    end_of_time = time.monotonic() + seconds
-    known, codes = commands(), Counter()
-    kinds: dict[str, Counter[str]] = {}
-    problems, used, slowest = [], Counter(), (0.0, "")
-    template = build(_new(room / "template"))
-    warm_up(template)
-    for number in lines:
-        if time.monotonic() > end_of_time:
-            break
-        case = line(seed, number, known)
-        end, wrong = carry_out(case, template, room / "scratch")
-        name = str(end.code) if end.code >= 0 else "hang or signal"
-        codes[name] += 1
-        kinds.setdefault(case.kind, Counter())[name] += 1
-        used[" ".join(case.command.words)] += end.code == 0
-        slowest = max(slowest, (round(end.seconds, 1), str(case)))
-        problems += [{"line": number, "command": str(case), "problem": text} for text in wrong]
-        for text in wrong:
-            again = f"python tests/support/fuzz.py --seed {seed} --only {number}"
-            print(f"{text}\n  {case}\n  {again}", file=sys.stderr, flush=True)
+@dataclass(frozen=True)
+class Fuzzer:
+    """Carries out lines, most in a child that has carried out others before."""
+
+    tally: Tally
+    known: Sequence[Command]
+    template: Path
+    scratch: Path
+
+    def line(self, number: int) -> Line:
+        return line(self.tally.seed, number, self.known)
+
+    def after_others(self, number: int) -> tuple[int, float, list[str]]:
+        """Return what a child found."""
+        end, problems = carry_out(self.line(number), self.template, self.scratch, inside)
+        return end.code, end.cpu, [problem.text for problem in problems]
+
+    def carry_out(self, chunk: Sequence[int]) -> None:
+        """Carry out some lines; what is wrong must be so in a child of its own."""
+        shared = [number for number in chunk if not self.line(number).alone]
+        again = [(number, list[str]()) for number in chunk if number not in shared]
+        for number, answer in in_turn(shared, self.after_others):
+            if isinstance(answer, End):
+                again.append((number, [f"{answer.name}: {answer.err.decode()}"]))
+            elif answer[2]:
+                again.append((number, answer[2]))
+            else:
+                name = End(answer[0], b"", b"", 0.0).name
+                _record(self.tally, self.line(number), name, answer[1])
+        for number, seen in again:  # when the child has ended: it works in the same folder
+            self.alone(number, seen)
+
+    def alone(self, number: int, seen: Sequence[str] = (), show: bool = False) -> None:
+        """Carry out a line in a child of its own."""
+        case = self.line(number)
+        end, problems = carry_out(case, self.template, self.scratch)
+        _record(self.tally, case, end.name, end.cpu, problems, [] if problems else seen)
         if show:
-            print(
-                case, end.out.decode(errors="replace"), end.err.decode(errors="replace"), sep="\n"
-            )
-    report = {"lines": codes.total(), "codes": codes, "kinds": kinds, "succeeded": used}
-    return report | {"slowest": slowest, "problems": problems}
+            printed = (text.decode(errors="replace") for text in (end.out, end.err))
+            print(case, *printed, sep="\n", file=sys.stderr)
 
 
-def _new(folder: Path) -> Path:
-    folder.mkdir()
-    return folder
+def fuzz(tally: Tally, room: Path, show: bool = False) -> None:
+    """Carry out the lines of a tally in an empty folder."""
+    template = room / "template"
+    template.mkdir()
+    build(template)
+    warm_up(template)
+    fuzzer = Fuzzer(tally, commands(), template, room / "scratch")
+    for chunk in tally.chunks():
+        if show:
+            fuzzer.alone(*chunk, show=True)
+        else:
+            fuzzer.carry_out(chunk)
+
+
+def _record(
+    tally: Tally,
+    line: Line,
+    name: str,
+    cpu: float,
+    problems: Sequence[Problem] = (),
+    seen: Sequence[str] = (),
+) -> None:
+    """Record a line; `seen` is what was wrong after other lines, and is not when it is alone."""
+    ends = [[" ".join(line.command.words), name, round(cpu, 2)]]
+    facts = {"not alone": [text[:300] for text in seen]} if seen else {}
+    tally.add(line.number, "fresh" if line.fresh else line.kind, ends, **facts)
+    for problem in problems:
+        again = f"python tests/support/fuzz.py --seed {tally.seed} --only {line.number}"
+        tally.complain(line.number, asdict(problem), command=str(line)[:2000], again=again)
+    tally.keep(line.number)
 
 
 def warm_up(template: Path) -> None:
     """Import and compile what children need, by commands that read the templates.
 
     DuckDB is imported and not used, since its threads do not survive a fork; nothing is trained,
-    since torch then refuses to train in a child.
+    since torch then refuses to train in a child. What else a child has to import its parent then
+    imports too.
     """
     import duckdb  # noqa: F401
 
@@ -227,35 +269,13 @@ def warm_up(template: Path) -> None:
     lines = ["compare runs", "sample recall:pairs=2,vocab=8", "intervene RUN --documents 4"]
     lines += ["figure 5 --runs sweep --out warm.png", "claims sweep", "sweep status sweep"]
     lines += ["report runs --out warm.html", "show task treecall:max_len=32 --train 32"]
+    lines += [f"show model {model}" for model in values.MODELS[:8]]
     for text in lines:
         words = [str(template / word) if word in FOLDERS else word for word in text.split()]
         quiet = redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO())
         with tempfile.TemporaryDirectory() as place, chdir(place), quiet[0], quiet[1]:
             main(words)
-    gc.collect()
-    gc.freeze()
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--lines", type=int, default=10_000, metavar="N")
-    parser.add_argument("--first", type=int, default=0, metavar="K", help="number of the first")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--only", type=int, metavar="K", help="one line, with its output")
-    parser.add_argument("--seconds", type=float, default=math.inf, help="start no line after")
-    asked = parser.parse_args()
-    numbers = range(asked.first, asked.first + asked.lines)
-    numbers = numbers if asked.only is None else [asked.only]
-    memory = Path("/dev/shm")  # many small files
-    start = time.monotonic()
-    with tempfile.TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else None) as room:
-        report = fuzz(numbers, asked.seed, Path(room), asked.only is not None, asked.seconds)
-    report["seconds"] = round(time.monotonic() - start)
-    print(json.dumps(report, indent=1))
-    return 1 if report["problems"] else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(torture(__doc__, "lines", 10_000, fuzz))

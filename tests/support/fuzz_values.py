@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from typing import Any
 
 # commands that take long are drawn less often; one that is not named here is drawn as often as most
-WEIGHTS = {"demo": 0.05, "card": 0.08, "sweep run": 0.1, "sweep retry": 0.1, "run": 0.3}
-WEIGHTS |= {"check": 0.4, "report": 0.25, "figure": 0.4, "claims": 0.5, "intervene": 0.5}
-WEIGHTS |= {"show task": 0.6, "describe": 0.6, "compare": 0.6}
+WEIGHTS = {"demo": 0.03, "card": 0.05, "sweep run": 0.05, "sweep retry": 0.05, "run": 0.2}
+WEIGHTS |= {"check": 0.25, "report": 0.12, "figure": 0.2, "claims": 0.25, "intervene": 0.4}
+WEIGHTS |= {"show task": 0.6, "describe": 0.3, "compare": 0.35, "show model": 0.35, "results": 0.7}
 
 TASKS = ("recall:pairs=2,vocab=8", "recall:pairs=4,vocab=32", "treecall:max_len=32", "ar_16pairs")
 TASKS += ("recall:pairs=3,vocab=16,queries=2", "atr_split", "treecall:terminals=6,nonterminals=6")

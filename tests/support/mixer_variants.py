@@ -16,6 +16,16 @@ VARIANTS = [
     *(Spec("base_conv", {"kernel": kernel}) for kernel in (1, 3, "long")),
     *(Spec("linear_attention", {"heads": heads, "feature_dim": 3}) for heads in (1, 2)),
     *(Spec("delta_net", {"heads": heads, "d_conv": d_conv}) for heads, d_conv in ((1, 4), (2, 0))),
+    *(
+        Spec("gated_delta_net", options)
+        for options in (
+            {},
+            {"heads": 2, "expand_k": 1.0, "householders": 2, "neg_eigval": True},
+            {"decay": "channel", "d_conv": 2, "gate": False},
+            {"decay": "constant", "delta": False, "beta": False, "norm": False},
+            {"decay": "none", "delta": False, "d_conv": 0, "normaliser": True},
+        )
+    ),
     *(Spec("h3", {"d_state": 4, "head_dim": head_dim}) for head_dim in (1, 2, 4)),
     *(Spec("hyena", {"filter_order": 3, "short": 2, "skip": skip}) for skip in (False, True)),
     *(Spec("mamba", {"d_state": 3, "d_conv": d_conv}) for d_conv in (0, 2, 4)),
@@ -39,6 +49,8 @@ def sizes(spec, d_model=4, max_len=16):
     known |= {"head": options.get("heads")} | options
     if "heads" in options:
         known["d_head"] = known["d_key"] = known["d_value"] = d_model // options["heads"]
+    if "expand_k" in options:
+        known |= recurrent_sizes(options, d_model)
     if "head_dim" in options:
         known |= {"head": d_model // options["head_dim"], "ssms": d_model // options["head_dim"]}
         known |= {
@@ -48,6 +60,20 @@ def sizes(spec, d_model=4, max_len=16):
         }
     if "expand" in options:
         known |= {"d_inner": options["expand"] * d_model, "dt_rank": math.ceil(d_model / 16)}
+    return known
+
+
+def recurrent_sizes(options, d_model):
+    """Return the sizes of mixers whose keys and values have widths of their own."""
+    keys, values = (int(options[f"expand_{which}"] * d_model) for which in "kv")
+    heads, times = options["heads"], options.get("householders", 1)
+    decays = keys if options.get("decay") == "channel" else heads
+    known = {"key_width": keys, "value_width": values, "writes": times * heads, "decays": decays}
+    known |= {"written_keys": times * keys, "written_values": times * values}
+    known |= {"d_key": keys // heads, "d_value": values // heads, "d_decay": decays // heads}
+    known["d_head"] = values // heads
+    if options.get("normaliser"):
+        known["d_value"] += 1
     return known
 
 

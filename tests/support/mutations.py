@@ -168,10 +168,18 @@ def damage_run(rng: random.Random, folder: Path) -> Damage:
 
 
 def damage_plan(rng: random.Random, folder: Path) -> Damage:
-    """Damage the plan: no run is damaged by it, and some commands do not read it."""
+    """Damage the plan, or let it have fewer runs: no run is damaged by that."""
     path = folder / "sweep.json"
-    what = damage_file(rng, path).what if rng.random() < 0.5 else mend_json(rng, path)
-    return Damage(what, path.name, certain=False)
+    if rng.random() < 0.5:
+        return damage_file(rng, path)
+    if rng.random() < 0.5:
+        return Damage(mend_json(rng, path), path.name, certain=False)
+    plan = read_json(path)
+    keep = rng.sample(range(len(plan["folders"])), rng.randrange(len(plan["folders"])))
+    for name in ("experiments", "folders"):
+        plan[name] = [plan[name][place] for place in keep]
+    write_json(path, plan)
+    return Damage(f"{len(keep)} runs left in it", path.name, certain=False)
 
 
 def damage_archive(rng: random.Random, folder: Path) -> Damage:
@@ -194,9 +202,10 @@ def _change_table(rng: random.Random, path: Path) -> str:
     table = duckdb.from_parquet(str(path))
     columns = list(table.columns)
     name, kind = rng.choice(columns), rng.choice(TYPES)
+    without = f'select * exclude("{name}") from t'
     query = rng.choice(
         (
-            f'select * exclude("{name}") from t',
+            without if len(columns) > 1 else "from t limit 0",
             f'select * replace(try_cast("{name}" as {kind}) as "{name}") from t',
             f'select * replace(null as "{name}") from t',
             f"select * replace('x{{' as \"{name}\") from t",

@@ -44,6 +44,12 @@ def at_every_shape(*variants: tuple) -> list[Case]:
     return [Case(*shape, *variant) for variant, shape in product(variants, SHAPES)]
 
 
+def some_and_all(cases: list[Case]) -> pytest.MarkDecorator:
+    """Parametrise a test by every eleventh case and, among the slow tests, by all."""
+    every = pytest.param(cases, marks=pytest.mark.slow)
+    return pytest.mark.parametrize("cases", [cases[::11], every], ids=["some", "all"])
+
+
 def perturb(mixer: nn.Module) -> nn.Module:
     """Move every weight away from its initial value: a zero bias would prove nothing."""
     with torch.no_grad():

@@ -13,7 +13,7 @@ from support.sweep_runs import alone, own_recipes, recipe_file, results  # noqa:
 from mecheval import plugins
 from mecheval.results.plan import Plan
 from mecheval.results.table import Results
-from mecheval.runs.pending import in_use
+from mecheval.runs.lock import in_use
 from mecheval.sweeps import local
 from mecheval.sweeps.options import SweepOptions
 from mecheval.sweeps.planned import read_progress

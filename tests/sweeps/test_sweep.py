@@ -8,7 +8,8 @@ from mecheval.core.errors import InvalidInput, StoreError
 from mecheval.results.plan import PLAN, Plan
 from mecheval.results.table import Results
 from mecheval.runs.experiment import Settings
-from mecheval.runs.pending import PendingRun, locked
+from mecheval.runs.lock import locked
+from mecheval.runs.pending import PendingRun
 from mecheval.runs.run import run
 from mecheval.sweeps.options import SweepOptions
 from mecheval.sweeps.planned import Outcome

@@ -7,7 +7,7 @@ S_t = S_{t−1} + β_t k_t (v_t − k_tᵀ S_{t−1})ᵀ;  o_t = rms_norm(S_tᵀ
 import torch
 from torch import Tensor, nn
 
-from mecheval.models.layers import RMSNorm, ShortConvSilu, Silu, l2_normalise, split_heads
+from mecheval.models.layers import RMSNorm, ShortConvSilu, conv_silu, l2_normalise, split_heads
 from mecheval.models.mixer_options import DeltaNetOptions
 from mecheval.models.mixers import Mixed, Output, Stream
 from mecheval.models.ops import Reads, gather_reads
@@ -29,9 +29,9 @@ class DeltaNet(DeltaNetOptions, nn.Module):
         self.k_proj = nn.Linear(d_model, d_model, bias=False)
         self.v_proj = nn.Linear(d_model, d_model, bias=False)
         self.b_proj = nn.Linear(d_model, heads, bias=False)
-        self.q_conv = _conv(d_model, d_conv)
-        self.k_conv = _conv(d_model, d_conv)
-        self.v_conv = _conv(d_model, d_conv)
+        self.q_conv = conv_silu(d_model, d_conv)
+        self.k_conv = conv_silu(d_model, d_conv)
+        self.v_conv = conv_silu(d_model, d_conv)
         self.norm = RMSNorm(d_model // heads, eps=1e-5)
         self.o_proj = nn.Linear(d_model, d_model, bias=False)
         self.q_conv_out = Site("batch time d_model", "queries after convolution and silu")
@@ -91,7 +91,3 @@ class DeltaNet(DeltaNetOptions, nn.Module):
             states = delta_states(k, v, beta)
             return read_states(q, propagate_edit(k, beta, states, self.state(states)))
         return delta_rule(q, k, v, beta, backend=self.backend)
-
-
-def _conv(d_model: int, width: int) -> ShortConvSilu | Silu:
-    return ShortConvSilu(d_model, width, bias=False) if width else Silu()

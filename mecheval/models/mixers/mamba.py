@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from mecheval.models.layers import ShortConvSilu
+from mecheval.models.layers import ShortConvSilu, draw_step_bias
 from mecheval.models.mixer_options import MambaOptions
 from mecheval.models.mixers import Output, Stream
 from mecheval.models.ops import Reads, gather_reads
@@ -119,6 +119,4 @@ class Mamba(MambaOptions, nn.Module):
     def _init_dt(self) -> None:
         """Draw softplus(bias) log-uniform in [0.001, 0.1], weights uniform in ±dt_rank^−½."""
         nn.init.uniform_(self.dt_proj.weight, -(self.dt_rank**-0.5), self.dt_rank**-0.5)
-        log_dt = torch.empty_like(self.dt_proj.bias).uniform_(math.log(0.001), math.log(0.1))
-        dt = log_dt.exp().clamp(min=1e-4)
-        self.dt_proj.bias.copy_(dt + torch.log(-torch.expm1(-dt)))
+        self.dt_proj.bias.copy_(draw_step_bias(len(self.dt_proj.bias)))

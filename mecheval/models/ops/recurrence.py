@@ -2,17 +2,16 @@
 
     S_t = Diag(w_t) S_{t−1} + b_t (a_tᵀ S_{t−1}) + k_t v_tᵀ        o_t = S_tᵀ q_t
 
-    w      what each row of the memory keeps: one number for a head, or one for each of its rows
-    a, b   what is erased: the value read at a is added at b, so b = −β a takes it away
-    k, v   what is written: v at k          q   where the memory is read
+w      what each row of the memory keeps: one number for a head, or one for each of its rows
+a, b   what is erased: the value held at a is added at b; without b it is replaced: b = −k
+k, v   what is written: v at k
+q      where the memory is read
 
-Without w nothing decays, without a and b nothing is erased. A token may take several steps, as
-DeltaProduct and Mamba-3 do: then k, v, w, a and b have that many times the length of q, and the
-memory is read after the last step of each token.
-
-The layout is that of fla's `ops/generalized_delta_rule/dplr/naive.py`: here a reads the memory
-before it decays. Where a paper decays first (Gated DeltaNet, KDA), a is w∘k instead of k.
+The layout is that of fla's `ops/generalized_delta_rule/dplr/naive.py`: a reads the memory before
+it decays. Where a paper decays first (Gated DeltaNet, KDA), a is w∘k instead of k.
 """
+
+from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
@@ -26,107 +25,88 @@ Queries = Float[Tensor, "batch time head d_key"]
 ReadQueries = Float[Tensor, "batch reads head d_key"]
 Keys = Float[Tensor, "batch step head d_key"]
 Values = Float[Tensor, "batch step head d_value"]
-Decays = Float[Tensor, "batch step head d_decay"]  # d_key or 1
+LogDecays = Float[Tensor, "batch step head d_decay"]  # d_key or 1
 Outputs = Float[Tensor, "batch time head d_value"]
 ReadOutputs = Float[Tensor, "batch reads head d_value"]
 States = Float[Tensor, "batch time head d_key d_value"]
 Weights = Float[Tensor, "batch head time step"]
 
 
-def recurrence(
-    q: Queries,
-    k: Keys,
-    v: Values,
-    w: Decays | None = None,
-    a: Keys | None = None,
-    b: Keys | None = None,
-) -> Outputs:
+@dataclass(frozen=True, eq=False)
+class Writes:
+    """What every step does to the memory.
+
+    Without log_w nothing decays, without a nothing is erased. A token takes `steps` steps, more
+    than one in DeltaProduct and Mamba-3, and is read after the last of them.
+    """
+
+    k: Keys
+    v: Values
+    log_w: LogDecays | None = None
+    a: Keys | None = None
+    b: Keys | None = None
+    steps: int = 1
+
+    @property
+    def w(self) -> Tensor | None:
+        return None if self.log_w is None else self.log_w.exp()
+
+    @property
+    def erased_at(self) -> Tensor | None:
+        """Return b, where what is held at a is added, or None if nothing is erased."""
+        return self.b if self.a is None or self.b is not None else -self.k
+
+
+def recurrence(q: Queries, writes: Writes) -> Outputs:
     """Return the outputs o, by a kernel that holds one memory at a time, if it can take them."""
-    if not_compiled(q, k, v) or not v.numel():
-        return recurrence_ref(q, k, v, w, a, b)
-    from mecheval.models.ops.kernels.recurrence import backward, forward
+    v = writes.v
+    if not_compiled(q, writes.k, v) or not v.numel():
+        return recurrence_ref(q, writes)
+    from mecheval.models.ops.kernels.recurrence import block_width, kernels
 
-    inputs = _lay_out(q, k, v, w, a, b)
-    return apply_kernels((forward, backward), (*q.shape[:3], v.shape[3]), len(inputs), *inputs)
+    inputs = _lay_out(q, writes)
+    return apply_kernels(kernels(block_width(v.shape[3])), (*q.shape[:3], v.shape[3]), 0, *inputs)
 
 
-def recurrence_read(
-    q: ReadQueries,
-    k: Keys,
-    v: Values,
-    at: Reads,
-    w: Decays | None = None,
-    a: Keys | None = None,
-    b: Keys | None = None,
-    steps: int = 1,
-) -> ReadOutputs:
+def recurrence_ref(q: Queries, writes: Writes) -> Outputs:
+    """Compute the equation step by step."""
+    return read_states(q, recurrence_states(writes))
+
+
+def recurrence_read(q: ReadQueries, writes: Writes, at: Reads) -> ReadOutputs:
     """Return what `recurrence` returns at some tokens, given q there, without any memory.
 
     A query is carried back through the steps instead, as r_{t−1} = w_t ∘ r_t + a_t (b_tᵀ r_t), and
     reads k_tᵀ r_t of each value: vectors take the place of matrices.
     """
-    if not_compiled(q, k, v) or not v.numel():
-        return recurrence_read_ref(q, k, v, at, w, a, b, steps)
+    v = writes.v
+    if not_compiled(q, writes.k, v) or not v.numel():
+        return recurrence_read_ref(q, writes, at)
     from mecheval.models.ops.kernels.recurrence_read import backward, forward
 
-    last = (at * steps + steps - 1).contiguous()
-    inputs = *_lay_out(q, k, v, w, a, b), last
-    return apply_kernels((forward, backward), (*q.shape[:3], v.shape[3]), 1, *inputs)
+    last = ((at + 1) * writes.steps - 1).contiguous()
+    shape = *q.shape[:3], v.shape[3]
+    return apply_kernels((forward, backward), shape, 1, *_lay_out(q, writes), last)
 
 
-def recurrence_ref(
-    q: Queries,
-    k: Keys,
-    v: Values,
-    w: Decays | None = None,
-    a: Keys | None = None,
-    b: Keys | None = None,
-) -> Outputs:
-    """Compute the equation step by step."""
-    return read_states(q, recurrence_states(k, v, w, a, b, steps=k.shape[1] // q.shape[1]))
-
-
-def recurrence_read_ref(
-    q: ReadQueries,
-    k: Keys,
-    v: Values,
-    at: Reads,
-    w: Decays | None = None,
-    a: Keys | None = None,
-    b: Keys | None = None,
-    steps: int = 1,
-) -> ReadOutputs:
-    states = recurrence_states(k, v, w, a, b, steps)
+def recurrence_read_ref(q: ReadQueries, writes: Writes, at: Reads) -> ReadOutputs:
+    states = recurrence_states(writes)
     index = at[..., None, None, None].expand(-1, -1, *states.shape[2:])
     return read_states(q, states.gather(1, index))
 
 
-def recurrence_states(
-    k: Keys,
-    v: Values,
-    w: Decays | None = None,
-    a: Keys | None = None,
-    b: Keys | None = None,
-    steps: int = 1,
-) -> States:
-    """Return the memory after each token, that is after every `steps` steps."""
+def recurrence_states(writes: Writes) -> States:
+    """Return the memory after each token."""
+    k, v = writes.k, writes.v
     S = torch.zeros(k.shape[0], *k.shape[2:], v.shape[-1], dtype=v.dtype, device=v.device)
     states = []
     for t in range(k.shape[1]):
-        S = _step(S, t, w, a, b) + k[:, t, :, :, None] * v[:, t, :, None, :]
-        if t % steps == steps - 1:
-            states.append(S)
-    return torch.stack(states, dim=1)
+        S = _decay_and_erase(S, writes, t) + k[:, t, :, :, None] * v[:, t, :, None, :]
+        states.append(S)
+    return torch.stack(states[writes.steps - 1 :: writes.steps], dim=1)
 
 
-def propagate_edit(
-    states: States,
-    edited: States,
-    w: Decays | None = None,
-    a: Keys | None = None,
-    b: Keys | None = None,
-    steps: int = 1,
-) -> States:
+def propagate_edit(states: States, edited: States, writes: Writes) -> States:
     """Return the memory after each token, given edits of some: the recurrence continues from them.
 
     It is linear, so the difference that an edit made decays and is erased as the memory is, until
@@ -137,8 +117,8 @@ def propagate_edit(
     touched = (edited != states).flatten(start_dim=2).any(dim=2)[..., None, None, None]
     difference, results = torch.zeros_like(states[:, 0]), []
     for t in range(states.shape[1]):
-        for step in range(t * steps, (t + 1) * steps):
-            difference = _step(difference, step, w, a, b)
+        for step in range(t * writes.steps, (t + 1) * writes.steps):
+            difference = _decay_and_erase(difference, writes, step)
         difference = torch.where(touched[:, t], edited[:, t] - states[:, t], difference)
         results.append(torch.where(touched[:, t], edited[:, t], states[:, t] + difference))
     return torch.stack(results, dim=1)
@@ -149,20 +129,13 @@ def read_states(q: Queries, states: States) -> Outputs:
     return torch.einsum("bthk,bthkv->bthv", q, states)
 
 
-def recurrence_weights(
-    q: Queries,
-    k: Keys,
-    w: Decays | None = None,
-    a: Keys | None = None,
-    b: Keys | None = None,
-) -> Weights:
+def recurrence_weights(q: Queries, writes: Writes) -> Weights:
     """Return how much of each v_s is in o_t: all queries are carried back at once."""
-    time = q.shape[1]
-    steps = k.shape[1] // time
+    k, w, a, b = writes.k, writes.w, writes.a, writes.erased_at
     r, columns = q.transpose(1, 2), []
-    places = torch.arange(time, device=q.device)
+    places = torch.arange(q.shape[1], device=q.device)
     for s in reversed(range(k.shape[1])):
-        here = (places >= s // steps)[:, None]  # a query joins at its own token
+        here = (places >= s // writes.steps)[:, None]  # a query joins at its own token
         columns.append(torch.einsum("bhtd,bhd->bht", r * here, k[:, s]))
         back = r if w is None else r * w[:, s, :, None]
         if a is not None and b is not None:
@@ -171,8 +144,9 @@ def recurrence_weights(
     return torch.stack(columns[::-1], dim=-1)
 
 
-def _step(S: Tensor, t: int, w: Tensor | None, a: Tensor | None, b: Tensor | None) -> Tensor:
-    """Decay and erase: Diag(w_t) S + b_t (a_tᵀ S)."""
+def _decay_and_erase(S: Tensor, writes: Writes, t: int) -> Tensor:
+    """Return Diag(w_t) S + b_t (a_tᵀ S)."""
+    w, a, b = writes.w, writes.a, writes.erased_at
     kept = S if w is None else w[:, t, :, :, None] * S
     if a is None or b is None:
         return kept
@@ -180,18 +154,18 @@ def _step(S: Tensor, t: int, w: Tensor | None, a: Tensor | None, b: Tensor | Non
     return kept + b[:, t, :, :, None] * held[:, :, None, :]
 
 
-def _lay_out(
-    q: Tensor, k: Tensor, v: Tensor, w: Tensor | None, a: Tensor | None, b: Tensor | None
-) -> tuple[Tensor, ...]:
+def _lay_out(q: Tensor, writes: Writes) -> tuple[Tensor, ...]:
     """Give the kernels every argument, contiguous, and rows of the memory in whole groups.
 
-    Decays of a head are repeated for its rows; `a` and `b` without elements erase nothing.
+    Decays of a head are repeated for its rows. Where nothing is erased, `a` has no elements and
+    `b` is all zeros.
     """
     from mecheval.models.ops.kernels import GROUP
 
-    w = torch.ones_like(k) if w is None else w.expand_as(k)
-    none = k.new_empty(0, 0, 0, 0)
-    a, b = (none if x is None else x for x in (a, b))
+    k, a, b = writes.k, writes.a, writes.erased_at
+    w = torch.ones_like(k) if writes.w is None else writes.w.expand_as(k)
+    if a is None or b is None:
+        a, b = k.new_empty(0, 0, 0, 0), k.new_zeros(()).expand_as(k)
     if missing := -k.shape[3] % GROUP:
         q, k, w, a, b = (F.pad(x, (0, missing)) if x.numel() else x for x in (q, k, w, a, b))
-    return tuple(x.contiguous() for x in (q, k, v, w, a, b))
+    return tuple(x.contiguous() for x in (q, k, writes.v, w, a, b))

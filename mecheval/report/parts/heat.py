@@ -115,7 +115,8 @@ def _texts(line: Mapping[str, Any]) -> list[str]:
     if isna(line["value"]):
         return ["", WORDS[line["state"]]]
     value, low, high = (100 * line[name] for name in ("value", "low", "high"))
-    texts = [f"{value:.1f}", f"[{low:.0f}, {high:.0f}]"]
+    # adding 0.0 turns −0 into 0
+    texts = [f"{round(value, 1) + 0.0:.1f}", f"[{round(low) + 0.0:.0f}, {round(high) + 0.0:.0f}]"]
     if not isna(line["published"]):
         texts.append(f"{100 * line['published']:.1f} {100 * line['difference']:+.1f}")
     return [text.replace("-", "−") for text in texts]

@@ -1,13 +1,15 @@
 "use strict";
 // Charts take the page's width: where there is little, panels wrap and charts side by side stack. Letters keep their size.
 const PANEL = 230, NARROW = 600; // pixels
+const MOST_COLUMNS = 4; // of a table that stays one on a narrow page
+const FEW = 8; // rows of a table that needs no filter
 
 function wrap(spec, room, datasets) {
   for (const part of [...(spec.hconcat || []), ...(spec.vconcat || [])]) wrap(part, room, datasets);
   if (spec.hconcat && room < PANEL * spec.hconcat.length) {
     spec.vconcat = spec.hconcat;
     delete spec.hconcat;
-    spec.vconcat.forEach(labelRows);
+    for (const part of spec.vconcat) labelRows(part, spec.vconcat[0]);
   }
   if (spec.facet && spec.facet.column && !spec.facet.row) {
     const {field} = spec.facet.column;
@@ -17,15 +19,36 @@ function wrap(spec, room, datasets) {
     if (panels > columns) {
       spec.facet = spec.facet.column;
       spec.columns = columns;
+      if (columns === 1) spec.resolve = {...spec.resolve, axis: {x: "independent", y: "independent"}};
     }
   }
 }
 
 // beside another chart the labels of its rows would stand twice, below it they are needed
-function labelRows(spec) {
+function labelRows(spec, first) {
+  const y = part => (part.encoding || {}).y || {};
+  const axis = [first, ...(first.layer || [])].map(part => y(part).axis).find(Boolean);
   for (const part of [spec, ...(spec.layer || [])]) {
-    if (part.encoding && part.encoding.y && part.encoding.y.axis === null) delete part.encoding.y.axis;
+    if (y(part).axis === null) delete part.encoding.y.axis;
+    else if (y(part).axis && axis) part.encoding.y.axis = axis;
   }
+}
+
+// cells that are too narrow for an interval show the number alone, and each word of a label on its own line
+function shorten(spec) {
+  for (const part of [spec.spec, ...(spec.hconcat || []), ...(spec.vconcat || [])]) if (part) shorten(part);
+  const isCell = layer => layer.encoding && layer.encoding.x && layer.encoding.x.type === "nominal";
+  if (!spec.layer || !spec.layer.some(isCell)) return;
+  for (const layer of spec.layer.filter(isCell)) {
+    const axis = layer.encoding.x.axis;
+    if (axis) axis.labelExpr = "split(datum.label, ' ')";
+  }
+  const columns = Math.max(0, ...spec.layer.map(layer => ((layer.encoding.x || {}).sort || []).length));
+  const isInterval = layer => ((layer.encoding || {}).text || {}).field === "below";
+  if (columns <= 3 || !spec.layer.some(isInterval)) return;
+  spec.layer = spec.layer.filter(layer => !isInterval(layer));
+  for (const layer of spec.layer) if (layer.mark.dy) layer.mark.dy = 0;
+  spec.height = {step: 22};
 }
 
 function widen(spec, factor) {
@@ -36,33 +59,41 @@ function widen(spec, factor) {
 
 const turns = new Map();
 
+async function embed(live, text, room, factor) {
+  const spec = JSON.parse(text), top = spec.data;
+  for (const part of spec.vconcat || [spec]) part.data = part.data || top;
+  wrap(spec, room, spec.datasets);
+  widen(spec, factor);
+  if (room < NARROW) {
+    shorten(spec);
+    spec.config.legend = {...spec.config.legend, orient: "bottom", columns: 2};
+    spec.config.axis = {...spec.config.axis, labelLimit: 130};
+  }
+  const actions = {export: true, source: false, compiled: false, editor: false};
+  await vegaEmbed(live, spec, {renderer: "svg", actions});
+  return live.querySelector("svg").getBoundingClientRect().width;
+}
+
 async function draw(section) {
   const live = section.querySelector(".live"), text = section.querySelector(".spec").textContent;
   const turn = turns.set(section, (turns.get(section) || 0) + 1).get(section);
   live.hidden = false;
-  const room = live.clientWidth - (innerWidth > NARROW ? 44 : 4);
-  const actions = {export: true, source: false, compiled: false, editor: false};
-  let factor = 1, before = null;
-  for (let round = 0; round < 4; round++) {
-    const spec = JSON.parse(text);
-    const top = spec.data;
-    for (const part of spec.vconcat || [spec]) part.data = part.data || top;
-    wrap(spec, room, spec.datasets);
-    widen(spec, factor);
-    if (room < NARROW) {
-      spec.config.legend = {...spec.config.legend, orient: "bottom", columns: 2};
-      spec.config.axis = {...spec.config.axis, labelLimit: 130};
-    }
-    await vegaEmbed(live, spec, {renderer: "svg", actions});
+  const room = live.parentElement.clientWidth - (innerWidth > NARROW ? 44 : 4);
+  let factor = 1, before = null, best = null;
+  for (let round = 0; round < 7; round++) {
+    const width = await embed(live, text, room, factor);
     if (turns.get(section) !== turn) return; // the window changed: a later call draws
-    const width = live.querySelector("svg").getBoundingClientRect().width;
+    if (width <= room && (!best || width > best.width)) best = {factor, width};
     if (width <= room && width > 0.96 * room) break;
     const slope = before ? (width - before.width) / (factor - before.factor) : width / factor;
+    const held = !(slope > 1); // a long title, not the panels, decides the width
+    if (held && width > room) break;
     before = {factor, width};
-    if (!(slope > 1)) break;
-    factor = Math.min(Math.max(factor + (0.985 * room - width) / slope, 0.15), 4);
+    const step = held ? factor / 2 : (0.985 * room - width) / slope;
+    factor = Math.min(Math.max(factor + step, 0.15), 4);
     if (Math.abs(factor - before.factor) < 0.01) break;
   }
+  if (best && best.factor !== factor) await embed(live, text, room, best.factor);
   section.classList.add("alive");
 }
 
@@ -126,12 +157,29 @@ for (const table of document.querySelectorAll(".wide > table")) {
     heading.ariaSort = "none";
     heading.append(button);
   }
+  if (rows.length <= FEW) continue;
   const box = document.createElement("input");
   box.type = "search";
   box.className = "filter";
   box.placeholder = box.ariaLabel = "Filter rows";
   box.addEventListener("input", () => filterBy(table, box.value));
   table.parentNode.before(box);
+}
+
+// On a narrow page each row of a table with many columns is a block, with the heading before each value.
+for (const table of document.querySelectorAll(".wide > table")) {
+  const headings = table.tHead ? [...table.tHead.rows[0].cells].map(cell => cell.textContent.trim()) : [];
+  const short = headings.length <= MOST_COLUMNS && !table.classList.contains("long");
+  if (short || table.classList.contains("plain")) continue;
+  table.classList.add("blocks");
+  for (const cell of table.querySelectorAll("tbody td")) {
+    const before = [...cell.parentNode.cells].slice(0, cell.cellIndex);
+    cell.dataset.heading = headings[before.reduce((sum, other) => sum + other.colSpan, 0)];
+    const content = document.createElement("div");
+    content.append(...cell.childNodes);
+    cell.append(content);
+    cell.classList.toggle("empty", content.textContent.trim() === "–");
+  }
 }
 for (const box of document.querySelectorAll(".wide, .live")) {
   // a box that scrolls is reached by the keyboard too

@@ -1,167 +1,202 @@
 """The linear recurrence and its gradients, one head of one document at a time.
 
-The memory stays in the processor's cache. Its rows are the vectors, four of them in one loop, so
-that sums over rows go through memory once for four. The backward pass keeps the memory before
-every CHUNK steps and computes the steps between again, chunk by chunk from the last.
+WIDTH columns of the memory are the lanes of the vector unit, and four of its rows share a loop; the
+last block of columns is padded with zeros. The memory stays in the processor's cache. The backward
+pass keeps the memory before every CHUNK steps and computes the steps between again, chunk by chunk
+from the last. Scratch arrays are few and their last axis is a constant, so that LLVM knows what
+cannot overlap; the loops are written out for the same reason.
 """
+
+from collections.abc import Callable
+from functools import cache
 
 import numpy as np
 from numba import njit
 
 from mecheval.models.ops.kernels import FAST, GROUP, four
 
+WIDTHS = 16, 32, 64
 CHUNK = 16  # steps: their memories fit into the processor's second cache
 
-
-@njit(inline="always")
-def _sum_rows(x, rows, y):
-    """Write y = Σ_i x_i rows_i."""
-    y[:] = 0
-    for i in range(0, len(rows), GROUP):
-        x0, x1, x2, x3 = four(x, i)
-        r0, r1, r2, r3 = four(rows, i)
-        for j in range(len(y)):
-            y[j] += x0 * r0[j] + x1 * r1[j] + x2 * r2[j] + x3 * r3[j]
+# rows of the scratch array: what is written, held, read, and the gradients of the three
+V, HELD, OUT, GV, GHELD, UP = range(6)
 
 
-@njit(inline="always")
-def _multiply_rows(rows, x, y):
-    """Write y_i = rows_i · x."""
-    for i in range(0, len(rows), GROUP):
-        r0, r1, r2, r3 = four(rows, i)
-        y0 = y1 = y2 = y3 = x.dtype.type(0)
-        for j in range(len(x)):
-            y0 += r0[j] * x[j]
-            y1 += r1[j] * x[j]
-            y2 += r2[j] * x[j]
-            y3 += r3[j] * x[j]
-        y[i], y[i + 1], y[i + 2], y[i + 3] = y0, y1, y2, y3
+def block_width(columns: int) -> int:
+    """Return the widest block without more padding than a narrower one."""
+    return min(WIDTHS, key=lambda width: (-columns % width, -width))
 
 
-@njit(inline="always")
-def _multiply_pairs(left, right, y):
-    """Write y_i = left_i · right_i."""
-    for i in range(0, len(left), GROUP):
-        l0, l1, l2, l3 = four(left, i)
-        r0, r1, r2, r3 = four(right, i)
-        y0 = y1 = y2 = y3 = y.dtype.type(0)
-        for j in range(left.shape[1]):
-            y0 += l0[j] * r0[j]
-            y1 += l1[j] * r1[j]
-            y2 += l2[j] * r2[j]
-            y3 += l3[j] * r3[j]
-        y[i], y[i + 1], y[i + 2], y[i + 3] = y0, y1, y2, y3
+@cache
+def kernels(WIDTH: int) -> tuple[Callable[..., None], Callable[..., None]]:
+    """Compile `forward` and `backward` for blocks of this width."""
 
+    @njit(inline="always")
+    def hold(S, a, row):
+        """Write what the memory holds at a."""
+        row[HELD] = 0
+        for i in range(0, len(a), GROUP):
+            a0, a1, a2, a3 = four(a, i)
+            for j in range(WIDTH):
+                row[HELD, j] += (
+                    a0 * S[i, j] + a1 * S[i + 1, j] + a2 * S[i + 2, j] + a3 * S[i + 3, j]
+                )
 
-@njit(inline="always")
-def _add_outer(x, y, rows):
-    """Add x yᵀ to the rows."""
-    for i in range(0, len(rows), GROUP):
-        x0, x1, x2, x3 = four(x, i)
-        r0, r1, r2, r3 = four(rows, i)
-        for j in range(len(y)):
-            r0[j] += x0 * y[j]
-            r1[j] += x1 * y[j]
-            r2[j] += x2 * y[j]
-            r3[j] += x3 * y[j]
+    @njit(inline="always")
+    def step(old, new, k, w, b, row):
+        """Write Diag(w) old + b heldᵀ + k vᵀ."""
+        for i in range(0, len(k), GROUP):
+            k0, k1, k2, k3 = four(k, i)
+            w0, w1, w2, w3 = four(w, i)
+            b0, b1, b2, b3 = four(b, i)
+            for j in range(WIDTH):
+                v, held = row[V, j], row[HELD, j]
+                new[i, j] = w0 * old[i, j] + (b0 * held + k0 * v)
+                new[i + 1, j] = w1 * old[i + 1, j] + (b1 * held + k1 * v)
+                new[i + 2, j] = w2 * old[i + 2, j] + (b2 * held + k2 * v)
+                new[i + 3, j] = w3 * old[i + 3, j] + (b3 * held + k3 * v)
 
+    @njit(inline="always")
+    def step_and_read(S, k, w, b, q, row):
+        """Do the same in place, and write Sᵀ q."""
+        row[OUT] = 0
+        for i in range(0, len(k), GROUP):
+            k0, k1, k2, k3 = four(k, i)
+            w0, w1, w2, w3 = four(w, i)
+            b0, b1, b2, b3 = four(b, i)
+            q0, q1, q2, q3 = four(q, i)
+            for j in range(WIDTH):
+                v, held = row[V, j], row[HELD, j]
+                s0 = w0 * S[i, j] + (b0 * held + k0 * v)
+                s1 = w1 * S[i + 1, j] + (b1 * held + k1 * v)
+                s2 = w2 * S[i + 2, j] + (b2 * held + k2 * v)
+                s3 = w3 * S[i + 3, j] + (b3 * held + k3 * v)
+                S[i, j], S[i + 1, j], S[i + 2, j], S[i + 3, j] = s0, s1, s2, s3
+                row[OUT, j] += q0 * s0 + q1 * s1 + q2 * s2 + q3 * s3
 
-@njit(inline="always")
-def _decay_and_add(old, w, x, y, new):
-    """Write new = Diag(w) old + x yᵀ."""
-    for i in range(0, len(old), GROUP):
-        w0, w1, w2, w3 = four(w, i)
-        x0, x1, x2, x3 = four(x, i)
-        o0, o1, o2, o3 = four(old, i)
-        n0, n1, n2, n3 = four(new, i)
-        for j in range(len(y)):
-            n0[j] = w0 * o0[j] + x0 * y[j]
-            n1[j] = w1 * o1[j] + x1 * y[j]
-            n2[j] = w2 * o2[j] + x2 * y[j]
-            n3[j] = w3 * o3[j] + x3 * y[j]
+    @njit(cache=True, fastmath=FAST, error_model="numpy")
+    def forward(q, k, v, w, a, b, o):
+        """Write the outputs; `a` has no elements where nothing is erased."""
+        batch, time, heads, d_key = q.shape
+        length, d_value = k.shape[1], v.shape[3]
+        steps, zero = length // time, q.dtype.type(0)
+        S, row = np.empty((d_key, WIDTH), q.dtype), np.zeros((6, WIDTH), q.dtype)
+        for n in range(batch):
+            for h in range(heads):
+                for low in range(0, d_value, WIDTH):
+                    columns = min(WIDTH, d_value - low)
+                    S[:] = zero
+                    row[V, columns:] = zero
+                    for t in range(length):
+                        row[V, :columns] = v[n, t, h, low : low + columns]
+                        if a.size:
+                            hold(S, a[n, t, h], row)
+                        if t % steps == steps - 1:
+                            step_and_read(
+                                S, k[n, t, h], w[n, t, h], b[n, t, h], q[n, t // steps, h], row
+                            )
+                            o[n, t // steps, h, low : low + columns] = row[OUT, :columns]
+                        else:
+                            step(S, S, k[n, t, h], w[n, t, h], b[n, t, h], row)
 
+    @njit(cache=True, fastmath=FAST, error_model="numpy")
+    def backward(q, k, v, w, a, b, g, gq, gk, gv, gw, ga, gb):
+        """Write `gv` and add to the other gradients, given `g`, that of the outputs."""
+        batch, time, heads, d_key = q.shape
+        length, d_value = k.shape[1], v.shape[3]
+        steps, chunks, zero = length // time, (length + CHUNK - 1) // CHUNK, q.dtype.type(0)
+        starts = np.empty((chunks, d_key, WIDTH), q.dtype)
+        S, G = np.empty((CHUNK + 1, d_key, WIDTH), q.dtype), np.empty((d_key, WIDTH), q.dtype)
+        row, helds = np.zeros((6, WIDTH), q.dtype), np.empty((CHUNK, WIDTH), q.dtype)
+        for n in range(batch):
+            for h in range(heads):
+                for low in range(0, d_value, WIDTH):
+                    columns = min(WIDTH, d_value - low)
+                    row[:, columns:] = zero
+                    S[0] = zero
+                    for t in range((chunks - 1) * CHUNK):
+                        if t % CHUNK == 0:
+                            starts[t // CHUNK] = S[0]
+                        row[V, :columns] = v[n, t, h, low : low + columns]
+                        if a.size:
+                            hold(S[0], a[n, t, h], row)
+                        step(S[0], S[0], k[n, t, h], w[n, t, h], b[n, t, h], row)
+                    starts[chunks - 1] = S[0]
+                    G[:] = zero
+                    for chunk in range(chunks - 1, -1, -1):
+                        first = chunk * CHUNK
+                        last = min(first + CHUNK, length) - 1
+                        S[0] = starts[chunk]
+                        for t in range(first, last + 1):
+                            c = t - first
+                            row[V, :columns] = v[n, t, h, low : low + columns]
+                            if a.size:
+                                hold(S[c], a[n, t, h], row)
+                                helds[c] = row[HELD]
+                            step(S[c], S[c + 1], k[n, t, h], w[n, t, h], b[n, t, h], row)
+                        for t in range(last, first - 1, -1):
+                            c = t - first
+                            before, after = S[c], S[c + 1]
+                            row[V, :columns] = v[n, t, h, low : low + columns]
+                            row[GV] = zero
+                            if t % steps == steps - 1:
+                                row[UP, :columns] = g[n, t // steps, h, low : low + columns]
+                                query, gquery = q[n, t // steps, h], gq[n, t // steps, h]
+                                for i in range(d_key):
+                                    x, y = query[i], zero
+                                    for j in range(WIDTH):
+                                        y += after[i, j] * row[UP, j]
+                                        G[i, j] += x * row[UP, j]
+                                    gquery[i] += y
+                            key, gkey, gdecay = k[n, t, h], gk[n, t, h], gw[n, t, h]
+                            if a.size:
+                                row[HELD] = helds[c]
+                                row[GHELD] = zero
+                                at, gerase = b[n, t, h], gb[n, t, h]
+                                for i in range(0, d_key, 2):
+                                    x0, x1, b0, b1 = key[i], key[i + 1], at[i], at[i + 1]
+                                    k0 = k1 = d0 = d1 = e0 = e1 = zero
+                                    for j in range(WIDTH):
+                                        g0, g1 = G[i, j], G[i + 1, j]
+                                        value, held = row[V, j], row[HELD, j]
+                                        k0 += g0 * value
+                                        k1 += g1 * value
+                                        e0 += g0 * held
+                                        e1 += g1 * held
+                                        d0 += g0 * before[i, j]
+                                        d1 += g1 * before[i + 1, j]
+                                        row[GV, j] += x0 * g0 + x1 * g1
+                                        row[GHELD, j] += b0 * g0 + b1 * g1
+                                    gkey[i] += k0
+                                    gkey[i + 1] += k1
+                                    gdecay[i] += d0
+                                    gdecay[i + 1] += d1
+                                    gerase[i] += e0
+                                    gerase[i + 1] += e1
+                                where, gwhere, decay = a[n, t, h], ga[n, t, h], w[n, t, h]
+                                for i in range(d_key):
+                                    x, y, keep = where[i], zero, decay[i]
+                                    for j in range(WIDTH):
+                                        y += before[i, j] * row[GHELD, j]
+                                        G[i, j] = keep * G[i, j] + x * row[GHELD, j]
+                                    gwhere[i] += y
+                            else:
+                                decay = w[n, t, h]
+                                for i in range(0, d_key, 2):
+                                    x0, x1, w0, w1 = key[i], key[i + 1], decay[i], decay[i + 1]
+                                    k0 = k1 = d0 = d1 = zero
+                                    for j in range(WIDTH):
+                                        g0, g1, value = G[i, j], G[i + 1, j], row[V, j]
+                                        k0 += g0 * value
+                                        k1 += g1 * value
+                                        d0 += g0 * before[i, j]
+                                        d1 += g1 * before[i + 1, j]
+                                        row[GV, j] += x0 * g0 + x1 * g1
+                                        G[i, j], G[i + 1, j] = w0 * g0, w1 * g1
+                                    gkey[i] += k0
+                                    gkey[i + 1] += k1
+                                    gdecay[i] += d0
+                                    gdecay[i + 1] += d1
+                            gv[n, t, h, low : low + columns] = row[GV, :columns]
 
-@njit(inline="always")
-def _decay_and_add_two(old, w, x, y, k, v, new):
-    """Write new = Diag(w) old + x yᵀ + k vᵀ."""
-    for i in range(0, len(old), GROUP):
-        w0, w1, w2, w3 = four(w, i)
-        x0, x1, x2, x3 = four(x, i)
-        k0, k1, k2, k3 = four(k, i)
-        o0, o1, o2, o3 = four(old, i)
-        n0, n1, n2, n3 = four(new, i)
-        for j in range(len(y)):
-            n0[j] = w0 * o0[j] + x0 * y[j] + k0 * v[j]
-            n1[j] = w1 * o1[j] + x1 * y[j] + k1 * v[j]
-            n2[j] = w2 * o2[j] + x2 * y[j] + k2 * v[j]
-            n3[j] = w3 * o3[j] + x3 * y[j] + k3 * v[j]
-
-
-@njit(inline="always")
-def _step(S, n, t, h, k, v, w, a, b, held, new):
-    """Write the memory after step t, and `held`, the value that is erased."""
-    if a.size:
-        _sum_rows(a[n, t, h], S, held)
-        _decay_and_add_two(S, w[n, t, h], b[n, t, h], held, k[n, t, h], v[n, t, h], new)
-    else:
-        _decay_and_add(S, w[n, t, h], k[n, t, h], v[n, t, h], new)
-
-
-@njit(cache=True, fastmath=FAST, error_model="numpy")
-def forward(q, k, v, w, a, b, o):
-    """Write the outputs; `a` and `b` have no elements where nothing is erased."""
-    batch, time, heads, d_key = q.shape
-    steps, d_value = k.shape[1] // time, v.shape[3]
-    S, held = np.empty((d_key, d_value), q.dtype), np.empty(d_value, q.dtype)
-    for n in range(batch):
-        for h in range(heads):
-            S[:] = 0
-            for t in range(k.shape[1]):
-                _step(S, n, t, h, k, v, w, a, b, held, S)
-                if t % steps == steps - 1:
-                    _sum_rows(q[n, t // steps, h], S, o[n, t // steps, h])
-
-
-@njit(cache=True, fastmath=FAST, error_model="numpy")
-def backward(q, k, v, w, a, b, g, gq, gk, gv, gw, ga, gb):
-    """Write the gradients of the inputs, given `g`, that of the outputs."""
-    batch, time, heads, d_key = q.shape
-    length, d_value = k.shape[1], v.shape[3]
-    steps, chunks = length // time, (length + CHUNK - 1) // CHUNK
-    starts = np.empty((chunks, d_key, d_value), q.dtype)
-    S = np.empty((CHUNK + 1, d_key, d_value), q.dtype)
-    held, gheld = np.empty((CHUNK, d_value), q.dtype), np.empty(d_value, q.dtype)
-    G = np.empty((d_key, d_value), q.dtype)
-    for n in range(batch):
-        for h in range(heads):
-            G[:] = 0
-            S[0] = 0
-            for t in range(length):
-                if t % CHUNK == 0:
-                    starts[t // CHUNK] = S[0]
-                if t // CHUNK < chunks - 1:
-                    _step(S[0], n, t, h, k, v, w, a, b, held[0], S[0])
-            for chunk in range(chunks - 1, -1, -1):
-                first = chunk * CHUNK
-                last = min(first + CHUNK, length) - 1
-                S[0] = starts[chunk]
-                for t in range(first, last + 1):
-                    i = t - first
-                    _step(S[i], n, t, h, k, v, w, a, b, held[i], S[i + 1])
-                for t in range(last, first - 1, -1):
-                    before, after = S[t - first], S[t - first + 1]
-                    if t % steps == steps - 1:
-                        up = g[n, t // steps, h]
-                        _multiply_rows(after, up, gq[n, t // steps, h])
-                        _add_outer(q[n, t // steps, h], up, G)
-                    _multiply_rows(G, v[n, t, h], gk[n, t, h])
-                    _sum_rows(k[n, t, h], G, gv[n, t, h])
-                    _multiply_pairs(G, before, gw[n, t, h])
-                    if a.size:
-                        _multiply_rows(G, held[t - first], gb[n, t, h])
-                        _sum_rows(b[n, t, h], G, gheld)
-                        _multiply_rows(before, gheld, ga[n, t, h])
-                        _decay_and_add(G, w[n, t, h], a[n, t, h], gheld, G)
-                    else:
-                        for i in range(d_key):
-                            G[i] *= w[n, t, h, i]
+    return forward, backward

@@ -1,6 +1,6 @@
 """Single reads of the linear recurrence and their gradients: a query carried back through it.
 
-    r_{t−1} = w_t ∘ r_t + a_t (b_t · r_t)        o = Σ_t (k_t · r_t) v_t,   r_last = q
+r_{t−1} = w_t ∘ r_t + a_t (b_t · r_t)        o = Σ_t (k_t · r_t) v_t,   r_last = q
 """
 
 import numpy as np
