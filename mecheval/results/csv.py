@@ -18,6 +18,8 @@ def to_csv(table: "DataFrame") -> str:
 
     Names of tasks and models may come from another person's folder. Numbers are untouched.
     """
+    if table.columns.empty:
+        return "\n"
     columns = [_cells(table.iloc[:, place]) for place in range(len(table.columns))]
     if len(columns) == 1:  # a line without a character would be no row
         columns = [[cell or '""' for cell in columns[0]]]
@@ -28,7 +30,10 @@ def to_csv(table: "DataFrame") -> str:
 def _cells(column: "Series") -> list[str]:
     """Return the cells of a column as pandas prints them; equal ones are printed once."""
     import numpy as np
+    from pandas import Series
 
+    if column.dtype == object:
+        column = Series([_safe(value) for value in column])  # numbers get one type
     values, places = _different(column)
     if column.dtype.kind in NUMBERS:
         text = values.to_frame("value").assign(end="").to_csv(index=False, header=False)
@@ -44,14 +49,14 @@ def _different(column: "Series") -> "tuple[Series, ndarray | None]":
     import numpy as np
     from pandas import Series, factorize
 
-    if column.dtype == object:  # there 1 and True are equal
+    if column.dtype.kind == "f" and isinstance(column.dtype, np.dtype):
+        # bit by bit, since 0 and −0 are equal
+        places, bits = factorize(column.to_numpy().view(f"i{column.dtype.itemsize}"))
+        return Series(bits.view(column.dtype)), places
+    if column.dtype == object or column.dtype.kind == "f":  # there 1 and True are equal
         return column, None
-    if not (isinstance(column.dtype, np.dtype) and column.dtype.kind == "f"):
-        places, values = factorize(column.array, use_na_sentinel=False)
-        return Series(values), places
-    # bit by bit, since 0 and −0 are equal
-    places, bits = factorize(column.to_numpy().view(f"i{column.dtype.itemsize}"))
-    return Series(bits.view(column.dtype)), places
+    places, values = factorize(column.array, use_na_sentinel=False)
+    return Series(values), places
 
 
 def _quoted(cells: Sequence[Any]) -> str:

@@ -28,9 +28,12 @@ def runs(tmp_path):
 
 def test_every_file_of_every_run_is_opened_once_for_all_tables(runs, monkeypatch):
     opened, read = Counter(), files._read_regular
-    monkeypatch.setattr(
-        files, "_read_regular", lambda path, *how: opened.update([str(path)]) or read(path, *how)
-    )
+
+    def counted(path, *how, **more):
+        opened[str(path)] += 1
+        return read(path, *how, **more)
+
+    monkeypatch.setattr(files, "_read_regular", counted)
     results = Results(runs)
     for table in ("runs", "rows", "curves", "rows"):
         results.df(table)
