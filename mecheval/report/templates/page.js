@@ -2,7 +2,7 @@
 // Charts take the page's width: where there is little, panels wrap and charts side by side stack. Letters keep their size.
 const PANEL = 230, NARROW = 600; // pixels
 const MOST_COLUMNS = 4; // of a table that stays one on a narrow page
-const FEW = 8; // rows of a table that needs no filter
+const FEW = 2; // rows of a table that needs no filter
 
 function wrap(spec, room, datasets) {
   for (const part of [...(spec.hconcat || []), ...(spec.vconcat || [])]) wrap(part, room, datasets);
