@@ -24,6 +24,9 @@ class CheckedFolder:
 
     folder: Path
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "folder", Path(self.folder))  # people write Run("runs/…")
+
     def verify(self, known: Collection[str] = ()) -> None:
         """Compare every file with its checksum, except those that are `known` to be whole."""
         for name in dict.fromkeys((*NEEDED, *self._checksums)):
