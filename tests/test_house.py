@@ -96,12 +96,12 @@ def test_an_arrow_that_points_back_is_seen():
 
 
 # modules that compute, and so import torch at once
-LIGHT = ("architecture", "mixer_options", "config", "registries")
+LIGHT = ("architecture", "options", "config", "patterns", "registries", "short_convs")
 COMPUTE = {
     "training": ("adamw", "train"),
     "metrics": ("behaviour", "readout"),
     "interventions": ("reach", "interchange", "trace", "token_mixing", "states", "grid_eval"),
-    "runs": ("fit", "run"),
+    "runs": ("fit", "run", "session"),
 }
 WITH_TORCH = [f"mecheval.{room}.{name}" for room, names in COMPUTE.items() for name in names]
 for name in modules():

@@ -1,4 +1,4 @@
-"""What a name on the command line stands for: a task, an architecture, a mixer or a model."""
+"""A name on the command line stands for a task, an architecture, a mixer or a model."""
 
 from difflib import get_close_matches
 

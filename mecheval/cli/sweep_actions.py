@@ -1,4 +1,4 @@
-"""What becomes of a sweep on the command line: it is executed, submitted or estimated."""
+"""A sweep on the command line is executed, submitted or estimated."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence

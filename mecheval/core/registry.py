@@ -12,7 +12,7 @@ from importlib.metadata import entry_points
 from typing import Any, TypeVar
 
 from mecheval.core.errors import InvalidInput, is_out_of_memory
-from mecheval.core.options import Option, did_you_mean, options_of, validate, where
+from mecheval.core.options import REQUIRED, Option, did_you_mean, options_of, validate, where
 from mecheval.core.spec import Spec
 
 T = TypeVar("T")
@@ -31,6 +31,9 @@ class Entry:
     def to_dict(self) -> dict[str, Any]:
         keys = ("name", "type", "default", "allowed", "summary")
         options = [{key: getattr(option, key) for key in keys} for option in self.options]
+        for option in options:
+            if option["default"] is REQUIRED:
+                option["default"] = None
         return {**vars(self), "options": options}
 
 

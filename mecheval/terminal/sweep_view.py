@@ -162,7 +162,7 @@ def seconds_left(rows: Sequence[Row], workers: int) -> tuple[float, float] | Non
     A pace is that of runs at work now, or of finished ones: of the same task and architecture if
     there are any. At the lower end, at the fastest pace, runs that may stop early do so after as
     many steps as the first to finish, or after a part `EARLY` of what is left; at the upper end,
-    at the slowest pace, they do not. Of the runs that pause, one goes on to its end.
+    at the slowest pace, they do not. Of the runs that pause, one continues to its end.
     """
     left = [_left(row, rows) for row in rows if row["status"] in ("running", "waiting")]
     known = [ends for ends in left if ends]
@@ -175,7 +175,7 @@ def seconds_left(rows: Sequence[Row], workers: int) -> tuple[float, float] | Non
 
 
 def _after_pause(rows: Sequence[Row]) -> tuple[float, float]:
-    """Return the fewest and the most seconds of the one run that goes on after all have paused."""
+    """Return the fewest and the most seconds of the one run that continues when all have paused."""
     ends = []
     for row in rows:
         if row.get("until") is not None and row["until"] < row["total"]:

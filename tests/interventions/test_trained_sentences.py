@@ -124,11 +124,18 @@ def measured(name):
     return evidence(model, made.task, seen), grid
 
 
+FEW = ("attention", "mamba, both layers", "half learned", "memoriser")
+every_row = pytest.mark.parametrize(
+    "name",
+    [name if name in FEW else pytest.param(name, marks=pytest.mark.slow) for name in ROWS],
+)
+
+
 def test_every_situation_has_a_row():
     assert set(ROWS) == set(trained_models.SITUATIONS)
 
 
-@pytest.mark.parametrize("name", ROWS)
+@every_row
 def test_what_is_said_of_a_trained_model_is_so(name):
     row, (so, grid) = ROWS[name], measured(name)
     said = str(grid.verdict())
@@ -137,7 +144,7 @@ def test_what_is_said_of_a_trained_model_is_so(name):
     assert untrue(said, so) == [], said
 
 
-@pytest.mark.parametrize("name", ROWS)
+@every_row
 def test_what_a_card_says_of_a_trained_model_is_so(name):
     so, grid = measured(name)
     record = grid.verdict().to_dict()

@@ -14,6 +14,7 @@ import torch
 from support.fault_injection import FAULTS, Disk, error_at
 
 from mecheval.core.errors import StoreError
+from mecheval.runs import files
 from mecheval.runs.files import (
     Damaged,
     pack_tensors,
@@ -121,7 +122,7 @@ def test_a_disk_that_cannot_read_gives_damage(tmp_path, monkeypatch):
     def fail(descriptor, *arguments, **keywords):
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
-    monkeypatch.setattr(os, "fdopen", fail)
+    monkeypatch.setattr(files, "FileIO", fail)
     with pytest.raises(Damaged, match="Input/output error"):
         read_json(tmp_path / "a.json")
 

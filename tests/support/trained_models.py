@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from mecheval.core.spec import Spec
 from mecheval.models.architecture import Architecture
 from mecheval.models.build import build_model
+from mecheval.models.patterns import parse_pattern
 from mecheval.models.registries import architectures, mixers
 from mecheval.runs.experiment import Experiment
 from mecheval.runs.files import pack_tensors, unpack_tensors
@@ -103,15 +103,15 @@ SITUATIONS = {
 
 
 def attention_delta() -> Architecture:
-    return Architecture((Spec("attention"), Spec("delta_net")), positions=True)
+    return Architecture(parse_pattern("attention+delta_net"), positions=True)
 
 
 def delta_attention() -> Architecture:
-    return Architecture((Spec("delta_net"), Spec("attention")), positions=True)
+    return Architecture(parse_pattern("delta_net+attention"), positions=True)
 
 
 def conv_attention() -> Architecture:
-    return Architecture((Spec("base_conv"), Spec("attention")))
+    return Architecture(parse_pattern("base_conv+attention"))
 
 
 @contextmanager

@@ -52,7 +52,7 @@ def test_a_run_that_may_stop_early_makes_the_range_wide():
     assert seconds_left([row("done", 1000, 10.0, **stop), row(**stop)], 1) == (100, 100)
 
 
-def test_after_a_pause_one_run_goes_on_to_its_end():
+def test_after_a_pause_one_run_continues_to_its_end():
     pausing = [row("running", 100, 10.0, until=200), row(until=200)]
     assert seconds_left(pausing, 1) == pytest.approx((30 + 80, 30 + 80))
     assert seconds_left(pausing, 2) == pytest.approx((20 + 80, 20 + 80))

@@ -20,7 +20,15 @@ from mecheval.models.mixers import Stream
 from mecheval.models.mixers.recurrent import Recurrent
 from mecheval.models.ops import Reads
 from mecheval.models.ops.per_token import silu_gate
-from mecheval.models.ops.recurrence import Keys, LogDecays, Outputs, Queries, Writes
+from mecheval.models.ops.recurrence import (
+    Keys,
+    LogDecays,
+    Outputs,
+    Queries,
+    ReadOutputs,
+    ReadQueries,
+    Writes,
+)
 from mecheval.models.recurrent_options import GatedDeltaNetOptions
 from mecheval.models.site import Site
 
@@ -57,7 +65,7 @@ class GatedDeltaNet(GatedDeltaNetOptions, Recurrent):
         self.o_proj = nn.Linear(d_value, d_model, bias=False)
         self.add_memory_sites()
 
-    def queries(self, x: Stream, at: Reads | None = None) -> Queries:
+    def queries(self, x: Stream, at: Reads | None = None) -> Queries | ReadQueries:
         if at is None:
             q = self.q_conv_out(self.q_conv(self.q_proj(x)))
         else:
@@ -78,7 +86,7 @@ class GatedDeltaNet(GatedDeltaNetOptions, Recurrent):
         erase = (key if log_w is None else log_w.exp() * key) if self.delta else None
         return Writes(k, v, log_w, a=erase, steps=self.householders)
 
-    def output(self, o: Outputs, x: Stream) -> Stream:
+    def output(self, o: Outputs | ReadOutputs, x: Stream) -> Stream:
         if self.normaliser:
             o = o[..., :-1] / (o[..., -1:] + EPSILON)
         if self.norm:

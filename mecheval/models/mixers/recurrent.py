@@ -1,4 +1,4 @@
-"""What the mixers around the linear recurrence share: forward, single reads, token mixing.
+"""Mixers around the linear recurrence share their forward pass, single reads and token mixing.
 
 Each mixer says what it writes, where it reads and what it returns. The memory S_t and what is read
 from it, o_t = S_tᵀ q_t, are computed in `mecheval.models.ops.recurrence`.
@@ -14,6 +14,7 @@ from mecheval.models.ops.recurrence import (
     Outputs,
     Queries,
     ReadOutputs,
+    ReadQueries,
     Writes,
     propagate_edit,
     read_states,
@@ -31,7 +32,7 @@ class Recurrent(nn.Module):
     state: Site
     head_out: Site
 
-    def queries(self, x: Stream, at: Reads | None = None) -> Queries:
+    def queries(self, x: Stream, at: Reads | None = None) -> Queries | ReadQueries:
         """Return where the memory is read, at every position or at some."""
         raise NotImplementedError
 

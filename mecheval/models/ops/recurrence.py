@@ -34,7 +34,7 @@ Weights = Float[Tensor, "batch head time step"]
 
 @dataclass(frozen=True, eq=False)
 class Writes:
-    """What every step does to the memory.
+    """Says what every step does to the memory.
 
     Without log_w nothing decays, without a nothing is erased. A token takes `steps` steps, more
     than one in DeltaProduct and Mamba-3, and is read after the last of them.
