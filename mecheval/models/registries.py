@@ -1,25 +1,20 @@
 """The registries of mixers, architectures and whole models."""
 
 from mecheval.core.registry import Registry
-from mecheval.models import mixer_options, recurrent_options
+from mecheval.models.mixer_options import paper, recurrent
 
 mixers = Registry("mixer", given=("d_model", "max_len"))
-for name, cls in {
-    "attention": "Attention",
-    "base_conv": "BaseConv",
-    "delta_net": "DeltaNet",
-    "h3": "H3",
-    "hyena": "Hyena",
-    "linear_attention": "LinearAttention",
-    "mamba": "Mamba",
-}.items():
-    options = getattr(mixer_options, f"{cls}Options")
-    mixers.add(name, f"mecheval.models.mixers.{name}:{cls}", options)
-for name, cls in {
-    "gated_delta_net": "GatedDeltaNet",
-}.items():
-    options = getattr(recurrent_options, f"{cls}Options")
-    mixers.add(name, f"mecheval.models.mixers.{name}:{cls}", options)
+for name, cls, family in (
+    ("attention", "Attention", paper),
+    ("base_conv", "BaseConv", paper),
+    ("delta_net", "DeltaNet", paper),
+    ("h3", "H3", paper),
+    ("hyena", "Hyena", paper),
+    ("linear_attention", "LinearAttention", paper),
+    ("mamba", "Mamba", paper),
+    ("gated_delta_net", "GatedDeltaNet", recurrent),
+):
+    mixers.add(name, f"mecheval.models.mixers.{name}:{cls}", getattr(family, f"{cls}Options"))
 
 # whole models, all of them third-party
 models = Registry("model", given=("vocab_size", "d_model", "layers", "max_len"))

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from mecheval.models.layers import split_heads
-from mecheval.models.mixer_options import AttentionOptions
+from mecheval.models.mixer_options.paper import AttentionOptions
 from mecheval.models.mixers import Mixed, Output, Stream
 from mecheval.models.ops import Reads
 from mecheval.models.ops.causal_attention import (

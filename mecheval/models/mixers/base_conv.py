@@ -7,7 +7,7 @@ The mixer has a residual of its own, in addition to the block's.
 from torch import nn
 
 from mecheval.models.layers import ImplicitFilter, ShortConv
-from mecheval.models.mixer_options import BaseConvOptions
+from mecheval.models.mixer_options.paper import BaseConvOptions
 from mecheval.models.mixers import Output, Stream
 from mecheval.models.ops import Reads, gather_reads
 from mecheval.models.ops.long_conv import long_conv, long_read

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from mecheval.models.layers import RMSNorm, ShortConvSilu, conv_silu, l2_normalise, split_heads
-from mecheval.models.mixer_options import DeltaNetOptions
+from mecheval.models.mixer_options.paper import DeltaNetOptions
 from mecheval.models.mixers import Mixed, Output, Stream
 from mecheval.models.ops import Reads, gather_reads
 from mecheval.models.ops.delta_rule import (

@@ -16,6 +16,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from mecheval.models.layers import RMSNorm, conv_silu, draw_step_bias, l2_normalise, split_heads
+from mecheval.models.mixer_options.recurrent import GatedDeltaNetOptions
 from mecheval.models.mixers import Stream
 from mecheval.models.mixers.recurrent import Recurrent
 from mecheval.models.ops import Reads
@@ -29,7 +30,6 @@ from mecheval.models.ops.recurrence import (
     ReadQueries,
     Writes,
 )
-from mecheval.models.recurrent_options import GatedDeltaNetOptions
 from mecheval.models.site import Site
 
 EPSILON = 1e-6  # of the normaliser

@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from mecheval.models.mixer_options import H3Options
+from mecheval.models.mixer_options.paper import H3Options
 from mecheval.models.mixers import Output, Stream
 from mecheval.models.ops import Reads, gather_reads
 from mecheval.models.ops.filters import diagonal_filter, shift_filter

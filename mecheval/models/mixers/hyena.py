@@ -10,7 +10,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from mecheval.models.layers import ShortConv
-from mecheval.models.mixer_options import HyenaOptions
+from mecheval.models.mixer_options.paper import HyenaOptions
 from mecheval.models.mixers import Output, Stream
 from mecheval.models.ops import Reads, gather_reads
 from mecheval.models.ops.filters import decay_rates, position_features

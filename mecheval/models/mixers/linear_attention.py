@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from mecheval.models.layers import split_heads
-from mecheval.models.mixer_options import LinearAttentionOptions
+from mecheval.models.mixer_options.paper import LinearAttentionOptions
 from mecheval.models.mixers import Mixed, Output, Stream
 from mecheval.models.ops import Reads, gather_reads
 from mecheval.models.ops.linear_attention import mixing_weights, read_weights

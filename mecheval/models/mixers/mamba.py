@@ -12,7 +12,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from mecheval.models.layers import ShortConvSilu, draw_step_bias
-from mecheval.models.mixer_options import MambaOptions
+from mecheval.models.mixer_options.paper import MambaOptions
 from mecheval.models.mixers import Output, Stream
 from mecheval.models.ops import Reads, gather_reads
 from mecheval.models.ops.per_token import silu_gate, softplus_linear

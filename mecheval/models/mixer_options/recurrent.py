@@ -1,4 +1,4 @@
-"""The options of the mixers around the linear recurrence, apart from them as in `mixer_options`."""
+"""The options of the mixers around the linear recurrence."""
 
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
