@@ -3,9 +3,12 @@
 from collections import Counter
 
 import pytest
+from matplotlib.figure import Figure
+from pandas import DataFrame
 from support.made_runs import behaviour, experiment, finished, grid, verdict
 
 from mecheval.report import tables
+from mecheval.report.parts.curves import SHARE, Curves
 from mecheval.report.study import Study
 from mecheval.report.verdicts import verdicts
 from mecheval.results.table import Results
@@ -63,3 +66,22 @@ def test_more_seeds_of_a_cell_are_not_more_intervals(tmp_path, monkeypatch):
         monkeypatch.setattr(tables, "seed_interval", counted)
         verdicts(study)
     assert 0 < counts[6] == counts[2]
+
+
+def test_runs_that_stopped_at_the_same_step_share_a_mark():
+    lines = [
+        {"panel": "A", "row": "accuracy", "series": "run", "run": run, "step": step, "value": 0.5}
+        for run in range(40)
+        for step in (0, 100)
+    ]
+    stopped = [
+        {"panel": "A", "step": 50 + 50 * (run % 2), "text": "stopped", "series": "run"}
+        for run in range(40)
+    ]
+    figure = Figure()
+    Curves("", DataFrame(lines), {"accuracy": SHARE}, {"run": "black"}, DataFrame(stopped)).draw(
+        figure.subfigures()
+    )
+    dotted = [line for line in figure.findobj() if getattr(line, "_linestyle", "") == ":"]
+    assert {line.get_xdata()[0] for line in dotted} == {50, 100}
+    assert len(dotted) == 2

@@ -52,7 +52,7 @@ class Curves(TablePart):
             axes[i, 0].set_ylabel(row)
         for axis, panel in zip(axes[0], panels, strict=True):
             axis.set_title(panel)
-            texts = dict.fromkeys(self.marks.loc[self.marks["panel"] == panel, "text"])
+            texts = dict.fromkeys(self._marks(panel)["text"])
             # shares are near 0 or 1: there is room between them
             look: Any = {"ha": "right", "va": "center", "fontsize": 6.5, "color": GREY}
             axis.text(0.96, 0.5, "\n".join(texts), transform=axis.transAxes, **look)
@@ -93,7 +93,7 @@ class Curves(TablePart):
             detail="run:N",
             tooltip=["panel:N", "series:N", "step:Q", number, "run:N"],
         )
-        marks = self.marks[self.marks["panel"] == panel]
+        marks = self._marks(panel)
         if not len(marks):
             return altair.layer(lines)
         rules = altair.Chart(marks).mark_rule(strokeDash=[3, 2], opacity=0.8)
@@ -108,6 +108,10 @@ class Curves(TablePart):
     def _here(self, row: str, panel: str) -> DataFrame:
         return self.table[(self.table["row"] == row) & (self.table["panel"] == panel)]
 
+    def _marks(self, panel: str) -> DataFrame:
+        """Return the panel's marks; runs that stopped at the same step share one."""
+        return self.marks[self.marks["panel"] == panel].drop_duplicates(list(MARKS))
+
     def _ends(self, row: str) -> tuple[float, float]:
         """Return the ends of an axis of shares: beyond 0 and 100 % only where values are."""
         values = self.table.loc[self.table["row"] == row, "value"]
@@ -118,7 +122,7 @@ class Curves(TablePart):
         look |= {"marker": ".", "markersize": 3.5} if self._few else {}
         for name, steps, values in _lines(self._here(row, panel)):
             axis.plot(steps, values, color=self.colours[name], **look)
-        for mark in self.marks[self.marks["panel"] == panel].to_dict("records"):
+        for mark in self._marks(panel).to_dict("records"):
             ink = self.colours.get(mark["series"], GREY)
             axis.axvline(mark["step"], color=ink, linestyle=":", linewidth=1)
         if self.rows[row] == LOG:
