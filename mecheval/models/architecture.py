@@ -114,6 +114,11 @@ gated_delta_net = _template(
 )
 h3 = _template("H3: a shift SSM and a diagonal SSM with multiplications between them.", "h3")
 hyena = _template("Hyena: gates around an implicit long convolution.", "hyena")
+kda = _template(
+    "Kimi Delta Attention: the delta rule on a memory whose rows decay one by one.",
+    "kda",
+    norm="rms",
+)
 mamba = _template(
     "Mamba: selective state space models behind short convolutions, without MLPs.",
     "mamba",

@@ -13,6 +13,7 @@ for name, cls, family in (
     ("linear_attention", "LinearAttention", paper),
     ("mamba", "Mamba", paper),
     ("gated_delta_net", "GatedDeltaNet", recurrent),
+    ("kda", "KDA", recurrent),
 ):
     mixers.add(name, f"mecheval.models.mixers.{name}:{cls}", getattr(family, f"{cls}Options"))
 
@@ -28,6 +29,7 @@ for name in (
     "gated_delta_net",
     "h3",
     "hyena",
+    "kda",
     "mamba",
     "hybrid",
     "parallel",

@@ -25,6 +25,7 @@ def test_gradients_are_those_of_finite_differences(spec):
         "gated_delta_net",
         "h3:d_state=4",
         "hyena:filter_order=3",
+        "kda",
         "mamba:d_state=3",
     ],
 )
@@ -99,6 +100,13 @@ SITES = {
         "head_out": HEADS,
     },
     "gated_delta_net": {
+        "q_conv_out": "batch time key_width",
+        "k_conv_out": "batch time written_keys",
+        "v_conv_out": "batch time written_values",
+        "state": "batch time head d_key d_value",
+        "head_out": "batch time head d_value",
+    },  # and strength and log_decay
+    "kda": {
         "q_conv_out": "batch time key_width",
         "k_conv_out": "batch time written_keys",
         "v_conv_out": "batch time written_values",

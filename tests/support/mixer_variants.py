@@ -26,6 +26,14 @@ VARIANTS = [
             {"decay": "none", "delta": False, "d_conv": 0, "normaliser": True},
         )
     ),
+    *(
+        Spec("kda", options)
+        for options in (
+            {},
+            {"heads": 2, "decay": "head", "neg_eigval": True},
+            {"decay": "none", "delta": False, "beta": False, "d_conv": 0, "norm": False},
+        )
+    ),
     *(Spec("h3", {"d_state": 4, "head_dim": head_dim}) for head_dim in (1, 2, 4)),
     *(Spec("hyena", {"filter_order": 3, "short": 2, "skip": skip}) for skip in (False, True)),
     *(Spec("mamba", {"d_state": 3, "d_conv": d_conv}) for d_conv in (0, 2, 4)),
