@@ -125,6 +125,9 @@ mamba = _template(
     mlp=False,
     norm="rms",
 )
+rwkv7 = _template(
+    "RWKV-7: a general delta rule on a memory that decays, behind token shifts.", "rwkv7"
+)
 
 
 def hybrid(

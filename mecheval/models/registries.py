@@ -1,7 +1,7 @@
 """The registries of mixers, architectures and whole models."""
 
 from mecheval.core.registry import Registry
-from mecheval.models.mixer_options import paper, recurrent
+from mecheval.models.mixer_options import paper, recurrent, rwkv
 
 mixers = Registry("mixer", given=("d_model", "max_len"))
 for name, cls, family in (
@@ -14,6 +14,7 @@ for name, cls, family in (
     ("mamba", "Mamba", paper),
     ("gated_delta_net", "GatedDeltaNet", recurrent),
     ("kda", "KDA", recurrent),
+    ("rwkv7", "RWKV7", rwkv),
 ):
     mixers.add(name, f"mecheval.models.mixers.{name}:{cls}", getattr(family, f"{cls}Options"))
 
@@ -31,6 +32,7 @@ for name in (
     "hyena",
     "kda",
     "mamba",
+    "rwkv7",
     "hybrid",
     "parallel",
 ):

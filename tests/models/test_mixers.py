@@ -27,6 +27,7 @@ def test_gradients_are_those_of_finite_differences(spec):
         "hyena:filter_order=3",
         "kda",
         "mamba:d_state=3",
+        "rwkv7",
     ],
 )
 def test_gradients_of_a_block_are_those_of_finite_differences(name):
@@ -112,6 +113,14 @@ SITES = {
         "v_conv_out": "batch time written_values",
         "state": "batch time head d_key d_value",
         "head_out": "batch time head d_value",
+    },  # and strength and log_decay
+    "rwkv7": {
+        "r_conv_out": "batch time d_model",
+        "k_conv_out": "batch time d_model",
+        "v_conv_out": "batch time d_model",
+        "state": "batch time head d_key d_value",
+        "head_out": "batch time head d_value",
+        "gate_out": "batch time d_model",
     },  # and strength and log_decay
     "h3": {
         "shift_out": "batch time d_model",
