@@ -114,6 +114,11 @@ gated_delta_net = _template(
 )
 h3 = _template("H3: a shift SSM and a diagonal SSM with multiplications between them.", "h3")
 hyena = _template("Hyena: gates around an implicit long convolution.", "hyena")
+kda = _template(
+    "Kimi Delta Attention: the delta rule on a memory whose rows decay one by one.",
+    "kda",
+    norm="rms",
+)
 mamba = _template(
     "Mamba: selective state space models behind short convolutions, without MLPs.",
     "mamba",
@@ -130,6 +135,9 @@ mamba3 = _template(
     "Mamba-3: a rotating memory that each token is written to twice, without short convolutions.",
     "mamba3",
     norm="rms",
+)
+rwkv7 = _template(
+    "RWKV-7: a general delta rule on a memory that decays, behind token shifts.", "rwkv7"
 )
 
 

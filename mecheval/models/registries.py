@@ -1,7 +1,7 @@
 """The registries of mixers, architectures and whole models."""
 
 from mecheval.core.registry import Registry
-from mecheval.models.mixer_options import paper, recurrent, state_space
+from mecheval.models.mixer_options import paper, recurrent, rwkv, state_space
 
 mixers = Registry("mixer", given=("d_model", "max_len"))
 for name, cls, family in (
@@ -15,6 +15,8 @@ for name, cls, family in (
     ("gated_delta_net", "GatedDeltaNet", recurrent),
     ("mamba2", "Mamba2", state_space),
     ("mamba3", "Mamba3", state_space),
+    ("kda", "KDA", recurrent),
+    ("rwkv7", "RWKV7", rwkv),
 ):
     mixers.add(name, f"mecheval.models.mixers.{name}:{cls}", getattr(family, f"{cls}Options"))
 
@@ -30,9 +32,11 @@ for name in (
     "gated_delta_net",
     "h3",
     "hyena",
+    "kda",
     "mamba",
     "mamba2",
     "mamba3",
+    "rwkv7",
     "hybrid",
     "parallel",
 ):

@@ -25,9 +25,11 @@ def test_gradients_are_those_of_finite_differences(spec):
         "gated_delta_net",
         "h3:d_state=4",
         "hyena:filter_order=3",
+        "kda",
         "mamba:d_state=3",
         "mamba2:head_dim=4,d_state=3",
         "mamba3:head_dim=4,d_state=4",
+        "rwkv7",
     ],
 )
 def test_gradients_of_a_block_are_those_of_finite_differences(name):
@@ -106,6 +108,21 @@ SITES = {
         "v_conv_out": "batch time written_values",
         "state": "batch time head d_key d_value",
         "head_out": "batch time head d_value",
+    },  # and strength and log_decay
+    "kda": {
+        "q_conv_out": "batch time key_width",
+        "k_conv_out": "batch time written_keys",
+        "v_conv_out": "batch time written_values",
+        "state": "batch time head d_key d_value",
+        "head_out": "batch time head d_value",
+    },  # and strength and log_decay
+    "rwkv7": {
+        "r_conv_out": "batch time d_model",
+        "k_conv_out": "batch time d_model",
+        "v_conv_out": "batch time d_model",
+        "state": "batch time head d_key d_value",
+        "head_out": "batch time head d_value",
+        "gate_out": "batch time d_model",
     },  # and strength and log_decay
     "h3": {
         "shift_out": "batch time d_model",

@@ -43,6 +43,22 @@ VARIANTS = [
             {"decay": "none", "gate": False, "skip": False},
         )
     ),
+    *(
+        Spec("kda", options)
+        for options in (
+            {},
+            {"heads": 2, "decay": "head", "neg_eigval": True},
+            {"decay": "none", "delta": False, "beta": False, "d_conv": 0, "norm": False},
+        )
+    ),
+    *(
+        Spec("rwkv7", options)
+        for options in (
+            {},
+            {"heads": 2, "decay": "head", "shift": False, "bonus": False},
+            {"decay": "none", "delta": False, "rate": False, "gate": False, "norm": False},
+        )
+    ),
     *(Spec("h3", {"d_state": 4, "head_dim": head_dim}) for head_dim in (1, 2, 4)),
     *(Spec("hyena", {"filter_order": 3, "short": 2, "skip": skip}) for skip in (False, True)),
     *(Spec("mamba", {"d_state": 3, "d_conv": d_conv}) for d_conv in (0, 2, 4)),
@@ -68,6 +84,10 @@ def sizes(spec, d_model=4, max_len=16):
         known["d_head"] = known["d_key"] = known["d_value"] = d_model // options["heads"]
     if "expand_k" in options:
         known |= recurrent_sizes(options, d_model)
+    if spec.name == "rwkv7":
+        decays = d_model if options["decay"] == "channel" else options["heads"]
+        known |= {"decays": decays, "d_decay": decays // options["heads"]}
+        known |= dict.fromkeys(("w_rank", "a_rank", "g_rank"), d_model)  # up to 32
     if spec.name == "h3":
         known |= {"head": d_model // options["head_dim"], "ssms": d_model // options["head_dim"]}
         known |= {

@@ -66,10 +66,24 @@ def silu(z: np.ndarray) -> np.ndarray:
     return z / (1 + np.exp(-z))
 
 
+def sigmoid(z: np.ndarray) -> np.ndarray:
+    return 1 / (1 + np.exp(-z))
+
+
+def normalised(z: np.ndarray, eps: float) -> np.ndarray:
+    return z / np.sqrt((z * z).sum(-1, keepdims=True) + eps)
+
+
 def convolve(x: np.ndarray, taps: np.ndarray) -> np.ndarray:
     """Return Σ_i taps_i x_{t−i} in every channel of one document, by numpy's direct sum."""
     channels = range(x.shape[1])
     return np.stack([np.convolve(x[:, c], taps[:, c])[: len(x)] for c in channels], axis=1)
+
+
+def project(w: Mapping[str, np.ndarray], x: np.ndarray, which: str, d_conv: int) -> np.ndarray:
+    """Return silu(conv(W x)) of one document; the last tap is on the present token."""
+    z = x @ w[f"{which}_proj.weight"].T
+    return silu(convolve(z, w[f"{which}_conv.weight"][:, 0, ::-1].T) if d_conv else z)
 
 
 @torch.no_grad()

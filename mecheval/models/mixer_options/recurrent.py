@@ -13,6 +13,11 @@ ExpandValues = Annotated[
     float, Field(gt=0, le=16, description="width of all values, as a multiple of d_model")
 ]
 
+Decay = Annotated[
+    Literal["none", "constant", "head", "channel"],
+    Field(description="what decides how fast it decays; constant: as in RetNet"),
+]
+
 
 def expansions_divide(heads: int, d_model: int, expand_k: float, expand_v: float) -> str | None:
     for name, expand in (("expand_k", expand_k), ("expand_v", expand_v)):
@@ -60,10 +65,7 @@ class GatedDeltaNetOptions(ExpandedOptions):
     expand_k: ExpandKeys = 0.75
     expand_v: ExpandValues = 1.5
     d_conv: Taps = 4
-    decay: Annotated[
-        Literal["none", "constant", "head", "channel"],
-        Field(description="what decides how fast it decays; constant: as in RetNet"),
-    ] = "head"
+    decay: Decay = "head"
     delta: Annotated[bool, Field(description="a write replaces the old value of its key")] = True
     beta: Annotated[bool, Field(description="a write has a strength, β")] = True
     gate: Annotated[bool, Field(description="the output is gated")] = True
@@ -82,3 +84,12 @@ class GatedDeltaNetOptions(ExpandedOptions):
         no_normaliser_with_delta,
     )
     projections = SEPARATE
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class KDAOptions(GatedDeltaNetOptions):
+    """A memory whose rows decay one by one and that is written by the delta rule."""
+
+    expand_k: ExpandKeys = 1.0
+    expand_v: ExpandValues = 1.0
+    decay: Decay = "channel"

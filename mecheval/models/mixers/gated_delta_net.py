@@ -36,6 +36,8 @@ EPSILON = 1e-6  # of the normaliser
 
 
 class GatedDeltaNet(GatedDeltaNetOptions, Recurrent):
+    slowest = 0  # the rates exp(A) are drawn from here to 16
+
     def __post_init__(self) -> None:
         super().__post_init__()
         d_model, heads, times, d_conv = self.d_model, self.heads, self.householders, self.d_conv
@@ -54,16 +56,25 @@ class GatedDeltaNet(GatedDeltaNetOptions, Recurrent):
             self.strength = Site("batch time writes", "β: how much of each value is written")
         if self.decay in ("head", "channel"):
             decays = heads if self.decay == "head" else d_key
-            self.a_proj = nn.Linear(d_model, decays, bias=False)
-            self.A_log = nn.Parameter(torch.empty(heads).uniform_(0, 16).log())
+            self.a_proj = self.project_decays(decays)
+            self.A_log = nn.Parameter(torch.empty(heads).uniform_(self.slowest, 16).log())
             self.dt_bias = nn.Parameter(draw_step_bias(decays))
             self.log_decay = Site("batch time head d_decay", "log w: how much the memory keeps")
         if self.gate:
-            self.g_proj = nn.Linear(d_model, d_value, bias=False)
+            self.g_proj = self.project_gate()
         if self.norm:
             self.o_norm = RMSNorm(d_value // heads, eps=1e-5)
         self.o_proj = nn.Linear(d_value, d_model, bias=False)
         self.add_memory_sites()
+
+    def project_decays(self, decays: int) -> nn.Module:
+        return nn.Linear(self.d_model, decays, bias=False)
+
+    def project_gate(self) -> nn.Module:
+        return nn.Linear(self.d_model, self.d_value, bias=False)
+
+    def gated(self, y: Stream, z: Stream) -> Stream:
+        return silu_gate(y, z)
 
     def queries(self, x: Stream, at: Reads | None = None) -> Queries | ReadQueries:
         if at is None:
@@ -92,7 +103,7 @@ class GatedDeltaNet(GatedDeltaNetOptions, Recurrent):
         if self.norm:
             o = self.o_norm(o)
         y = o.flatten(start_dim=-2)
-        return self.o_proj(silu_gate(y, self.g_proj(x)) if self.gate else y)
+        return self.o_proj(self.gated(y, self.g_proj(x)) if self.gate else y)
 
     def state_size(self, time: int) -> int:
         columns = self.d_value + (self.heads if self.normaliser else 0)

@@ -10,8 +10,10 @@ from support.numpy_reference import (
     assert_agreement,
     assert_built_from,
     at_every_shape,
-    convolve,
+    normalised,
     numbers,
+    project,
+    sigmoid,
     silu,
     some_and_all,
 )
@@ -35,14 +37,6 @@ CASES = at_every_shape(
     (4, {"delta": False, "beta": False, "normaliser": True}),
     (4, {}, {"dt_bias": 30, "b_proj.weight": 100}),
 )
-
-
-def sigmoid(z):
-    return 1 / (1 + np.exp(-z))
-
-
-def normalised(z, eps):
-    return z / np.sqrt((z * z).sum(-1, keepdims=True) + eps)
 
 
 def reference(w, x, heads=1, expand_k=0.75, expand_v=1.5, d_conv=4, householders=1, **switches):
@@ -76,12 +70,6 @@ def reference(w, x, heads=1, expand_k=0.75, expand_v=1.5, d_conv=4, householders
             states[n, t] = S
             y[n, t] = output(w, x[n, t], np.einsum("hk,hkv->hv", q / math.sqrt(d_key), S), use)
     return y, states
-
-
-def project(w, x, which, d_conv):
-    """Return silu(conv(W x)) of one document; the last tap is on the present token."""
-    z = x @ w[f"{which}_proj.weight"].T
-    return silu(convolve(z, w[f"{which}_conv.weight"][:, 0, ::-1].T) if d_conv else z)
 
 
 def output(w, x, o, use):
