@@ -112,13 +112,22 @@ delta_net = _template("DeltaNet: a memory written by the delta rule.", "delta_ne
 gated_delta_net = _template(
     "Gated DeltaNet: the delta rule on a memory that decays.", "gated_delta_net"
 )
+gla = _template(
+    "GLA: linear attention whose memory decays by channel and token.", "gla", norm="rms"
+)
 h3 = _template("H3: a shift SSM and a diagonal SSM with multiplications between them.", "h3")
+hgrn2 = _template(
+    "HGRN2: a gated linear RNN whose keys are what its memory forgets.", "hgrn2", norm="rms"
+)
 hyena = _template("Hyena: gates around an implicit long convolution.", "hyena")
 mamba = _template(
     "Mamba: selective state space models behind short convolutions, without MLPs.",
     "mamba",
     mlp=False,
     norm="rms",
+)
+retnet = _template(
+    "RetNet: retention, a memory that decays at a fixed rate, with rotary positions.", "retnet"
 )
 
 

@@ -1,7 +1,7 @@
 """The registries of mixers, architectures and whole models."""
 
 from mecheval.core.registry import Registry
-from mecheval.models.mixer_options import paper, recurrent
+from mecheval.models.mixer_options import additive, paper, recurrent
 
 mixers = Registry("mixer", given=("d_model", "max_len"))
 for name, cls, family in (
@@ -13,6 +13,9 @@ for name, cls, family in (
     ("linear_attention", "LinearAttention", paper),
     ("mamba", "Mamba", paper),
     ("gated_delta_net", "GatedDeltaNet", recurrent),
+    ("gla", "GLA", additive),
+    ("hgrn2", "HGRN2", additive),
+    ("retnet", "RetNet", additive),
 ):
     mixers.add(name, f"mecheval.models.mixers.{name}:{cls}", getattr(family, f"{cls}Options"))
 
@@ -26,9 +29,12 @@ for name in (
     "based",
     "delta_net",
     "gated_delta_net",
+    "gla",
     "h3",
+    "hgrn2",
     "hyena",
     "mamba",
+    "retnet",
     "hybrid",
     "parallel",
 ):

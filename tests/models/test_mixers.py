@@ -23,9 +23,12 @@ def test_gradients_are_those_of_finite_differences(spec):
         "based:feature_dim=2",
         "delta_net",
         "gated_delta_net",
+        "gla",
         "h3:d_state=4",
+        "hgrn2",
         "hyena:filter_order=3",
         "mamba:d_state=3",
+        "retnet",
     ],
 )
 def test_gradients_of_a_block_are_those_of_finite_differences(name):
@@ -75,6 +78,13 @@ def test_a_second_call_gives_the_same_bits(spec):
 
 
 HEADS = "batch time head d_head"
+MEMORY = {
+    "query": "batch time head d_key",
+    "key": "batch time head d_key",
+    "value": "batch time head d_value",
+    "state": "batch time head d_key d_value",
+    "head_out": "batch time head d_value",
+}
 SITES = {
     "attention": {
         "query": HEADS,
@@ -105,11 +115,13 @@ SITES = {
         "state": "batch time head d_key d_value",
         "head_out": "batch time head d_value",
     },  # and strength and log_decay
+    "gla": MEMORY,  # and log_decay and gate_out
     "h3": {
         "shift_out": "batch time d_model",
         "kv": "batch time head d_key d_value",
         "ssm_out": "batch time head d_key d_value",
     },
+    "hgrn2": MEMORY,  # and log_decay
     "hyena": {"conv_out": "batch time projections", "long_out": "batch time d_model"},
     "mamba": {
         "conv_out": "batch time d_inner",
@@ -118,6 +130,7 @@ SITES = {
         "state": "batch time d_inner d_state",
         "dt": "batch time d_inner",
     },
+    "retnet": MEMORY,  # and gate_out
 }
 
 
