@@ -1,9 +1,13 @@
 """A memory that decays and adds, in numpy: step by step, and as a sum over all pairs of tokens."""
 
 import numpy as np
+import torch
 
+from mecheval.models.edits import zero
+from mecheval.models.site import patch, record
 from support.mixer_variants import table
 from support.numpy_reference import convolve, numbers, silu
+from support.task_facts import relative_error
 
 EPS = 1e-5
 
@@ -69,3 +73,25 @@ def projected(p, x, which, heads):
     if f"{which}_conv1d.weight" in p:
         z = silu(np.stack([convolved(row, p[f"{which}_conv1d.weight"]) for row in z]))
     return z.reshape(*x.shape[:-1], heads, -1)
+
+
+@torch.no_grad()
+def assert_mixing_is_what_is_read(mixer, x):
+    """Compare the weights of all pairs of tokens times the values with what the heads read."""
+    with record(mixer, ["head_out"]) as seen:
+        mixer(x)
+    weights, values = mixer.mixing(x)
+    assert relative_error(torch.einsum("bhts,bshd->bthd", weights, values), seen["head_out"]) <= (
+        1e-12
+    )
+    assert (weights.triu(1) == 0).all(), "it sees the future"
+
+
+@torch.no_grad()
+def assert_an_emptied_memory_begins_anew(mixer, x, after):
+    """Empty the memory after a token: what follows is as if the document began behind it."""
+    with patch(mixer, {"state": zero(torch.full((len(x),), after))}):
+        emptied = mixer(x)
+    assert torch.allclose(emptied[:, :after], mixer(x)[:, :after], rtol=1e-12, atol=1e-12)
+    assert relative_error(emptied[:, after + 1 :], mixer(x[:, after + 1 :])) <= 1e-10
+    assert relative_error(mixer(x)[:, after + 1 :], mixer(x[:, after + 1 :])) > 1e-3

@@ -44,7 +44,7 @@ def pairs_turn(heads: int, d_model: int, expand_k: float, rotary: bool) -> str |
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class AdditiveOptions(ExpandedOptions):
-    """What GLA and RetNet have in common."""
+    """The options that GLA and RetNet share."""
 
     d_conv: Taps = 0
     gate: Annotated[bool, Field(description="the output is gated")] = True

@@ -1,4 +1,4 @@
-"""What GLA and RetNet have in common: a memory that decays and adds, with a gate on what is read.
+"""GLA and RetNet share a memory that decays and adds, and a gate on what is read.
 
 q, k, v = W x, or silu(conv(W x)) with a short convolution, as in fla
 S_t = Diag(w_t) S_{t−1} + k_t v_tᵀ

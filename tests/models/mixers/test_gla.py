@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 import torch
 from support.additive_reference import (
+    assert_an_emptied_memory_begins_anew,
+    assert_mixing_is_what_is_read,
     gated_output,
     log_sigmoid,
     over_all_pairs,
@@ -99,6 +101,20 @@ def test_it_is_the_sum_over_all_pairs_of_tokens_with_the_published_weights(cases
         mixer, x = case.draw(GLA)
         truth = parallel(published("gla", mixer), x.double().numpy(), **case.options)
         assert_agreement(case, mixer, x, truth)
+
+
+@pytest.mark.parametrize(
+    "options", [{"heads": 2, "d_conv": 2}, {"decay": "head", "gate": False}], ids=str
+)
+def test_weights_times_values_are_what_is_read(options):
+    mixer, x = Case(2, 33, 8, options).draw(GLA)
+    assert_mixing_is_what_is_read(mixer.double(), x.double())
+
+
+@pytest.mark.parametrize("options", [{"heads": 2}, {"decay": "none"}], ids=str)
+def test_a_document_begins_anew_where_the_memory_is_emptied(options):
+    mixer, x = Case(2, 33, 8, options).draw(GLA)
+    assert_an_emptied_memory_begins_anew(mixer.double(), x.double(), after=9)
 
 
 @pytest.mark.slow
