@@ -112,7 +112,13 @@ delta_net = _template("DeltaNet: a memory written by the delta rule.", "delta_ne
 gated_delta_net = _template(
     "Gated DeltaNet: the delta rule on a memory that decays.", "gated_delta_net"
 )
+gla = _template(
+    "GLA: linear attention whose memory decays by channel and token.", "gla", norm="rms"
+)
 h3 = _template("H3: a shift SSM and a diagonal SSM with multiplications between them.", "h3")
+hgrn2 = _template(
+    "HGRN2: a gated linear RNN whose keys are what its memory forgets.", "hgrn2", norm="rms"
+)
 hyena = _template("Hyena: gates around an implicit long convolution.", "hyena")
 kda = _template(
     "Kimi Delta Attention: the delta rule on a memory whose rows decay one by one.",
@@ -135,6 +141,9 @@ mamba3 = _template(
     "Mamba-3: a rotating memory that each token is written to twice, without short convolutions.",
     "mamba3",
     norm="rms",
+)
+retnet = _template(
+    "RetNet: retention, a memory that decays at a fixed rate, with rotary positions.", "retnet"
 )
 rwkv7 = _template(
     "RWKV-7: a general delta rule on a memory that decays, behind token shifts.", "rwkv7"

@@ -66,6 +66,13 @@ def conv_silu(channels: int, width: int, bias: bool = False) -> ShortConvSilu | 
     return ShortConvSilu(channels, width, bias) if width else Silu()
 
 
+class Unchanged(nn.Identity):
+    """Its input, in place of a short convolution that is switched off."""
+
+    def read(self, x: Stream, at: Reads, project: Projection = _identity) -> Output:
+        return project(gather_reads(x, at))
+
+
 class ResidualConv(nn.Conv1d):
     """A short convolution added to its input, as Canon layers have it: x ← x + conv(x).
 
@@ -147,6 +154,12 @@ def draw_step_bias(count: int) -> Channels:
     log_dt = torch.empty(count).uniform_(math.log(0.001), math.log(0.1))
     dt = log_dt.exp().clamp(min=1e-4)
     return dt + torch.log(-torch.expm1(-dt))
+
+
+def retention_log_decays(x: Stream, heads: int) -> Float[Tensor, "batch time head 1"]:
+    """Return log(1 − 2^(−5−h)) for every token and head h, RetNet's constant decays."""
+    log_w = torch.log1p(-(2.0 ** -(5 + torch.arange(heads, dtype=x.dtype))))
+    return log_w.to(x.device)[:, None].expand(*x.shape[:2], -1, 1)
 
 
 def split_heads(x: Stream, heads: int) -> Float[Tensor, "batch time head d_head"]:

@@ -1,7 +1,7 @@
 """The registries of mixers, architectures and whole models."""
 
 from mecheval.core.registry import Registry
-from mecheval.models.mixer_options import paper, recurrent, rwkv, state_space
+from mecheval.models.mixer_options import additive, paper, recurrent, rwkv, state_space
 
 mixers = Registry("mixer", given=("d_model", "max_len"))
 for name, cls, family in (
@@ -17,6 +17,9 @@ for name, cls, family in (
     ("mamba3", "Mamba3", state_space),
     ("kda", "KDA", recurrent),
     ("rwkv7", "RWKV7", rwkv),
+    ("gla", "GLA", additive),
+    ("hgrn2", "HGRN2", additive),
+    ("retnet", "RetNet", additive),
 ):
     mixers.add(name, f"mecheval.models.mixers.{name}:{cls}", getattr(family, f"{cls}Options"))
 
@@ -30,13 +33,16 @@ for name in (
     "based",
     "delta_net",
     "gated_delta_net",
+    "gla",
     "h3",
+    "hgrn2",
     "hyena",
     "kda",
     "mamba",
     "mamba2",
     "mamba3",
     "rwkv7",
+    "retnet",
     "hybrid",
     "parallel",
 ):

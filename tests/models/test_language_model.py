@@ -11,6 +11,7 @@ from mecheval.models.site import patch, record
 
 EVERY = ["attention", "base_conv", "based", "delta_net", "h3:d_state=32", "hyena", "mamba"]
 EVERY += ["gated_delta_net", "kda", "mamba2", "mamba3", "rwkv7"]
+EVERY += ["gla", "hgrn2", "retnet"]
 # architectures whose pattern is not an option
 FIXED = [name for name in architectures.names() if name not in ("hybrid", "parallel")]
 ABLATIONS = [

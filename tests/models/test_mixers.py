@@ -23,13 +23,16 @@ def test_gradients_are_those_of_finite_differences(spec):
         "based:feature_dim=2",
         "delta_net",
         "gated_delta_net",
+        "gla",
         "h3:d_state=4",
+        "hgrn2",
         "hyena:filter_order=3",
         "kda",
         "mamba:d_state=3",
         "mamba2:head_dim=4,d_state=3",
         "mamba3:head_dim=4,d_state=4",
         "rwkv7",
+        "retnet",
     ],
 )
 def test_gradients_of_a_block_are_those_of_finite_differences(name):
@@ -79,6 +82,13 @@ def test_a_second_call_gives_the_same_bits(spec):
 
 
 HEADS = "batch time head d_head"
+MEMORY = {
+    "query": "batch time head d_key",
+    "key": "batch time head d_key",
+    "value": "batch time head d_value",
+    "state": "batch time head d_key d_value",
+    "head_out": "batch time head d_value",
+}
 SITES = {
     "attention": {
         "query": HEADS,
@@ -124,11 +134,13 @@ SITES = {
         "head_out": "batch time head d_value",
         "gate_out": "batch time d_model",
     },  # and strength and log_decay
+    "gla": MEMORY,  # and log_decay and gate_out
     "h3": {
         "shift_out": "batch time d_model",
         "kv": "batch time head d_key d_value",
         "ssm_out": "batch time head d_key d_value",
     },
+    "hgrn2": MEMORY,  # and log_decay
     "hyena": {"conv_out": "batch time projections", "long_out": "batch time d_model"},
     "mamba": {
         "conv_out": "batch time d_inner",
@@ -155,6 +167,7 @@ SITES = {
         "head_out": "batch time head d_value",
         "gate_out": "batch time d_inner",
     },  # and share, angle, log_decay, x_conv_out, B_conv_out and C_conv_out
+    "retnet": MEMORY,  # and gate_out
 }
 
 

@@ -59,10 +59,37 @@ VARIANTS = [
             {"decay": "none", "delta": False, "rate": False, "gate": False, "norm": False},
         )
     ),
+    *(
+        Spec("gla", options)
+        for options in (
+            {},
+            {"heads": 2, "expand_k": 1.0, "d_conv": 2},
+            {"heads": 2, "decay": "head", "gate": False},
+            {"decay": "constant", "norm": False},
+            {"decay": "none", "expand_v": 1.5, "d_conv": 4},
+        )
+    ),
     *(Spec("h3", {"d_state": 4, "head_dim": head_dim}) for head_dim in (1, 2, 4)),
+    *(
+        Spec("hgrn2", options)
+        for options in (
+            {},
+            {"heads": 2, "lower_bound": 0.5, "d_conv": 2},
+            {"heads": 4, "decay": False, "norm": False},
+        )
+    ),
     *(Spec("hyena", {"filter_order": 3, "short": 2, "skip": skip}) for skip in (False, True)),
     *(Spec("mamba", {"d_state": 3, "d_conv": d_conv}) for d_conv in (0, 2, 4)),
     Spec("mamba", {"d_state": 3, "backend": "torch"}),
+    *(
+        Spec("retnet", options)
+        for options in (
+            {},
+            {"heads": 2, "d_conv": 2, "gate": False},
+            {"heads": 4, "rotary": False, "norm": False},
+            {"decay": False, "expand_k": 0.5, "expand_v": 1.0},
+        )
+    ),
 ]
 NAMES = sorted({spec.name for spec in VARIANTS})
 every_variant = pytest.mark.parametrize("spec", VARIANTS, ids=str)

@@ -15,7 +15,14 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from mecheval.models.layers import RMSNorm, conv_silu, draw_step_bias, l2_normalise, split_heads
+from mecheval.models.layers import (
+    RMSNorm,
+    conv_silu,
+    draw_step_bias,
+    l2_normalise,
+    retention_log_decays,
+    split_heads,
+)
 from mecheval.models.mixer_options.recurrent import GatedDeltaNetOptions
 from mecheval.models.mixers import Stream
 from mecheval.models.mixers.recurrent import Recurrent
@@ -117,9 +124,8 @@ class GatedDeltaNet(GatedDeltaNetOptions, Recurrent):
         """Return log w; of several writes of a token, the first decays the memory."""
         if self.decay == "none":
             return None
-        if self.decay == "constant":  # RetNet's: from 1/32 downwards
-            log_w = torch.log1p(-(2.0 ** -(5 + torch.arange(self.heads, dtype=x.dtype))))
-            log_w = log_w.to(x.device)[:, None].expand(*x.shape[:2], -1, 1)
+        if self.decay == "constant":
+            log_w = retention_log_decays(x, self.heads)
         else:
             rates = self.A_log.exp()[:, None]
             steps = F.softplus(self.a_proj(x) + self.dt_bias)
