@@ -147,3 +147,9 @@ def test_what_is_held_is_a_mean_of_the_values():
         truth = 1 - writes.log_w[:, : t + 1].sum(dim=1).exp()
         assert relative_error(held, truth[..., None].expand_as(held)) <= 1e-12
     assert float(writes.w.min()) >= 0.4
+
+
+def test_its_state_is_the_memory_and_what_the_convolutions_keep():
+    memory, inputs = 2 * 4 * 4, 3 * 3 * 8
+    assert HGRN2(8, 129, heads=2, d_conv=4).state_size(7) == memory + inputs
+    assert HGRN2(8, 129, heads=2).state_size(7) == memory
