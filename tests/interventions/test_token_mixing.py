@@ -16,8 +16,10 @@ from mecheval.models.language_model import LanguageModel
 from mecheval.models.layers import l2_normalise
 from mecheval.models.mixers.attention import Attention
 from mecheval.models.mixers.delta_net import DeltaNet
+from mecheval.models.mixers.kda import KDA
 from mecheval.models.mixers.linear_attention import LinearAttention
 from mecheval.models.mixers.mamba import Mamba
+from mecheval.models.mixers.rwkv7 import RWKV7
 from mecheval.models.site import patch, record, sites
 from mecheval.tasks import tasks
 
@@ -36,6 +38,8 @@ CASES = {
         (8, {"heads": 2}, {"b_proj.weight": 100}),
         (1, {"d_conv": 0}),
     ),
+    KDA: at_every_shape((4, {}), (8, {"heads": 2, "d_conv": 0}, {"b_proj.weight": 100})),
+    RWKV7: at_every_shape((4, {}), (8, {"heads": 2, "shift": False}, {"w0": 30, "a0": 100})),
     Mamba: at_every_shape(
         (3, {"d_conv": 0}),
         (3, {}),
@@ -45,7 +49,7 @@ CASES = {
         (4, {"d_state": 5}, {"dt_proj.weight": 300}),  # steps of 1e2 and of 1e-30 in one document
     ),
 }
-OUT = {Attention: "head_out", LinearAttention: "head_out", DeltaNet: "head_out", Mamba: "ssm_out"}
+OUT = {kind: "ssm_out" if kind is Mamba else "head_out" for kind in CASES}
 every_mixer = pytest.mark.parametrize("kind", CASES, ids=lambda kind: kind.__name__)
 
 
