@@ -49,7 +49,7 @@ class GroupedRMSNorm(RMSNorm):
 
 
 class StateSpace(StateSpaceOptions, Recurrent):
-    """What is around the memory; a mixer says what is read and written."""
+    """A mixer around its memory; each says what it reads and writes."""
 
     norm_before_gate: ClassVar[bool]
     o_norm: nn.Module

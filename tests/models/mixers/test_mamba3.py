@@ -17,6 +17,7 @@ from support.numpy_reference import (
 )
 from support.task_facts import relative_error
 
+from mecheval.core.errors import InvalidInput
 from mecheval.models.edits import put
 from mecheval.models.mixers.mamba2 import Mamba2
 from mecheval.models.mixers.mamba3 import Mamba3
@@ -264,3 +265,16 @@ def test_the_last_token_is_written_again_after_an_edit_of_the_memory():
     for t, strength in zip((3, 4), strengths, strict=True):
         exact += strength[:, None] * (q[4] * k[t]).sum(dim=-1, keepdim=True) * v[t]
     assert relative_error(o[4], exact) <= 1e-12
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"head_dim": 48}, r"head_dim=48 must divide expand·d_model=32; use 32"),
+        ({"head_dim": 8, "groups": 3}, r"groups=3 must divide the heads, .*=4; use groups=1"),
+        ({"d_state": 4, "rotary": 0.25}, r"rotary=0.25 of d_state=4 is less than the two channels"),
+    ],
+)
+def test_options_that_do_not_fit_are_refused(options, problem):
+    with pytest.raises(InvalidInput, match=problem):
+        Mamba3(16, 8, **options)
