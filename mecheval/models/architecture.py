@@ -121,6 +121,16 @@ mamba = _template(
     norm="rms",
 )
 
+mlstm = _template(
+    "xLSTM: a memory of keys and values behind exponential gates, the mLSTM.", "mlstm", norm="rms"
+)
+
+rg_lru = _template(
+    "Hawk: the RG-LRU, a vector that decays by gates of its own, in Griffin's recurrent block.",
+    "rg_lru",
+    norm="rms",
+)
+
 
 def hybrid(
     pattern: Annotated[str, Field(description="the mixers of the layers, as mamba*3+attention")],

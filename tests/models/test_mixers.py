@@ -26,6 +26,8 @@ def test_gradients_are_those_of_finite_differences(spec):
         "h3:d_state=4",
         "hyena:filter_order=3",
         "mamba:d_state=3",
+        "mlstm:input_bias=1",
+        "rg_lru",
     ],
 )
 def test_gradients_of_a_block_are_those_of_finite_differences(name):
@@ -118,6 +120,21 @@ SITES = {
         "state": "batch time d_inner d_state",
         "dt": "batch time d_inner",
     },
+    "mlstm": {
+        "query": "batch time head d_key",
+        "key": "batch time head d_key",
+        "value": HEADS,
+        "state": "batch time head d_key d_value",
+        "head_out": "batch time head d_value",
+        "gate_out": "batch time value_width",
+    },  # and conv_out, log_input and log_decay
+    "rg_lru": {
+        "conv_out": "batch time d_rnn",
+        "written": "batch time d_rnn",
+        "state": "batch time d_rnn",
+        "lru_out": "batch time d_rnn",
+        "gate_out": "batch time d_rnn",
+    },  # and log_decay
 }
 
 
