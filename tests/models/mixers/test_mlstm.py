@@ -189,6 +189,18 @@ def test_it_is_linear_attention_of_gated_delta_net_without_its_gates():
     assert relative_error(mixer(x.double()), peer(x.double())) <= 1e-12
 
 
+@torch.no_grad()
+def test_weights_times_values_are_what_the_heads_read():
+    for case in CASES[::11]:
+        mixer, x = case.draw(MLSTM)
+        mixer, x = mixer.double(), x.double()
+        with record(mixer, ["head_out"]) as seen:
+            mixer(x)
+        weights, values = mixer.mixing(x)
+        read = torch.einsum("bhts,bshd->bthd", weights, values)
+        assert relative_error(read, seen["head_out"]) <= 1e-10, case
+
+
 @pytest.mark.parametrize("dtype", PRECISION, ids=str)
 @torch.no_grad()
 def test_a_state_of_another_document_continues_as_it_would_there(dtype):
