@@ -142,8 +142,16 @@ mamba3 = _template(
     "mamba3",
     norm="rms",
 )
+mlstm = _template(
+    "xLSTM: a memory of keys and values behind exponential gates, the mLSTM.", "mlstm", norm="rms"
+)
 retnet = _template(
     "RetNet: retention, a memory that decays at a fixed rate, with rotary positions.", "retnet"
+)
+rg_lru = _template(
+    "Hawk: the RG-LRU, a vector that decays by gates of its own, in Griffin's recurrent block.",
+    "rg_lru",
+    norm="rms",
 )
 rwkv7 = _template(
     "RWKV-7: a general delta rule on a memory that decays, behind token shifts.", "rwkv7"

@@ -1,7 +1,7 @@
 """The registries of mixers, architectures and whole models."""
 
 from mecheval.core.registry import Registry
-from mecheval.models.mixer_options import additive, paper, recurrent, rwkv, state_space
+from mecheval.models.mixer_options import additive, gated, paper, recurrent, rwkv, state_space
 
 mixers = Registry("mixer", given=("d_model", "max_len"))
 for name, cls, family in (
@@ -20,6 +20,8 @@ for name, cls, family in (
     ("gla", "GLA", additive),
     ("hgrn2", "HGRN2", additive),
     ("retnet", "RetNet", additive),
+    ("mlstm", "MLSTM", gated),
+    ("rg_lru", "RGLRU", gated),
 ):
     mixers.add(name, f"mecheval.models.mixers.{name}:{cls}", getattr(family, f"{cls}Options"))
 
@@ -43,6 +45,8 @@ for name in (
     "mamba3",
     "rwkv7",
     "retnet",
+    "mlstm",
+    "rg_lru",
     "hybrid",
     "parallel",
 ):

@@ -10,8 +10,8 @@ from mecheval.models.registries import architectures, mixers
 from mecheval.models.site import patch, record
 
 EVERY = ["attention", "base_conv", "based", "delta_net", "h3:d_state=32", "hyena", "mamba"]
-EVERY += ["gated_delta_net", "kda", "mamba2", "mamba3", "rwkv7"]
-EVERY += ["gla", "hgrn2", "retnet"]
+EVERY += ["gated_delta_net", "gla", "hgrn2", "kda", "mamba2", "mamba3", "mlstm", "retnet"]
+EVERY += ["rg_lru", "rwkv7"]
 # architectures whose pattern is not an option
 FIXED = [name for name in architectures.names() if name not in ("hybrid", "parallel")]
 ABLATIONS = [

@@ -33,6 +33,8 @@ def test_gradients_are_those_of_finite_differences(spec):
         "mamba3:head_dim=4,d_state=4",
         "rwkv7",
         "retnet",
+        "mlstm:input_bias=1",
+        "rg_lru",
     ],
 )
 def test_gradients_of_a_block_are_those_of_finite_differences(name):
@@ -168,6 +170,21 @@ SITES = {
         "gate_out": "batch time d_inner",
     },  # and share, angle, log_decay, x_conv_out, B_conv_out and C_conv_out
     "retnet": MEMORY,  # and gate_out
+    "mlstm": {
+        "query": "batch time head d_key",
+        "key": "batch time head d_key",
+        "value": HEADS,
+        "state": "batch time head d_key d_value",
+        "head_out": "batch time head d_value",
+        "gate_out": "batch time value_width",
+    },  # and conv_out, log_input and log_decay
+    "rg_lru": {
+        "conv_out": "batch time d_rnn",
+        "written": "batch time d_rnn",
+        "state": "batch time d_rnn",
+        "lru_out": "batch time d_rnn",
+        "gate_out": "batch time d_rnn",
+    },  # and log_decay
 }
 
 

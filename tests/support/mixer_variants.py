@@ -90,6 +90,24 @@ VARIANTS = [
             {"decay": False, "expand_k": 0.5, "expand_v": 1.0},
         )
     ),
+    *(
+        Spec("mlstm", options)
+        for options in (
+            {},
+            {"heads": 2, "d_conv": 4, "input_bias": 1.0},
+            {"decay": "constant", "input_gate": "sigmoid", "normaliser": False},
+            {"decay": "none", "input_gate": "none", "gate": False, "norm": False},
+        )
+    ),
+    *(
+        Spec("rg_lru", options)
+        for options in (
+            {},
+            {"heads": 2, "d_conv": 2, "expand": 1.5},
+            {"decay": "constant", "d_conv": 0},
+            {"decay": "none", "gate": False, "input_gate": False},
+        )
+    ),
 ]
 NAMES = sorted({spec.name for spec in VARIANTS})
 every_variant = pytest.mark.parametrize("spec", VARIANTS, ids=str)
@@ -126,6 +144,9 @@ def sizes(spec, d_model=4, max_len=16):
         known |= {"d_inner": options["expand"] * d_model, "dt_rank": math.ceil(d_model / 16)}
     if "groups" in options:
         known |= state_space_sizes(options, d_model)
+    if spec.name == "rg_lru":
+        d_rnn = int(options["expand"] * d_model)
+        known |= {"d_rnn": d_rnn, "block": d_rnn // options["heads"]}
     return known
 
 
