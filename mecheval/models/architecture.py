@@ -120,6 +120,11 @@ mamba = _template(
     mlp=False,
     norm="rms",
 )
+transformer = _template(
+    "A modern Transformer: softmax attention with rotary positions, RMSNorm and MLP.",
+    "attention:rotary=true",
+    norm="rms",
+)
 
 
 def hybrid(

@@ -29,6 +29,7 @@ for name in (
     "h3",
     "hyena",
     "mamba",
+    "transformer",
     "hybrid",
     "parallel",
 ):
