@@ -215,6 +215,7 @@ def _assemble(stage: Stage, number: int, planned: Sequence[Stage]) -> Card:
     from mecheval.cards import advice, facts, sentences
     from mecheval.cards.caveats import caveats
     from mecheval.cards.measure import load_or_measure
+    from mecheval.models.config import build_architecture
     from mecheval.report import labels
 
     name, folder = runs.subject.architecture, runs.folder
@@ -235,6 +236,7 @@ def _assemble(stage: Stage, number: int, planned: Sequence[Stage]) -> Card:
             cells[cell["task"]].append(cell)
     steps = facts.emergence_steps(study, name)
     model = runs.grid[0].model
+    kinds = build_architecture(name).kinds(model.layers)
     shares = [cell for rows in cells.values() for cell in rows]
     coming = [one.name for one in planned[number:]]
     content = {
@@ -256,8 +258,8 @@ def _assemble(stage: Stage, number: int, planned: Sequence[Stage]) -> Card:
         "search": RULE if stopped else "",
         "summary": [sentences.summary(line) for line in subject_lines],
         "lines": [{**asdict(line), "solved": line.solved} for line in lines],
-        "where": {task: sentences.location(rows) for task, rows in cells.items()},
-        "convolution": {task: sentences.convolutions(rows) for task, rows in cells.items()},
+        "where": {task: sentences.location(rows, kinds) for task, rows in cells.items()},
+        "convolution": {task: sentences.convolutions(rows, kinds) for task, rows in cells.items()},
         "above": sentences.above_all(shares),
         "emerged": {"said": sentences.emergence(steps), "seeds": [asdict(step) for step in steps]},
         **asdict(measured),

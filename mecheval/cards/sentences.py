@@ -5,6 +5,7 @@ from typing import Any
 
 from mecheval.cards.facts import EmergenceStep, Line
 from mecheval.interventions.grid import layer_of
+from mecheval.interventions.sentence import layer_name
 from mecheval.interventions.verdict import Thresholds
 from mecheval.report import labels
 
@@ -31,12 +32,16 @@ def summary(line: Line) -> str:
     return f"{accuracy}, by {line.heading}: {line.meaning}."
 
 
-def location(cells: Sequence[Row]) -> str:
-    """Say which token holds the key's information at the input of each layer."""
+def location(cells: Sequence[Row], kinds: Sequence[str] = ()) -> str:
+    """Say which token holds the key's information at the input of each layer.
+
+    `kinds` are the mixers of the layers, where these differ.
+    """
     places = []
     for site, shares in _by_site(cells).items():
         if site.startswith("blocks.") and site.endswith("block_in"):
-            places.append(f"at the input of layer {layer_of(site)} by {_holders(shares)}")
+            layer = layer_name(layer_of(site), kinds)
+            places.append(f"at the input of {layer} by {_holders(shares)}")
         elif site.endswith("block_in") or site == "final_in":
             places.append(f"after the last layer by {_holders(shares)}")
     return f"The key's information is held {'; '.join(places)}." if places else ""
@@ -51,10 +56,13 @@ def above_all(cells: Sequence[Row]) -> str:
     return f"{most} means that {MORE}."
 
 
-def convolutions(cells: Sequence[Row]) -> list[str]:
-    """Say what restoring the output of each short convolution brings back, and at which token."""
+def convolutions(cells: Sequence[Row], kinds: Sequence[str] = ()) -> list[str]:
+    """Say what restoring the output of each short convolution brings back, and at which token.
+
+    `kinds` are the mixers of the layers, where these differ.
+    """
     sites = _by_site(cells)
-    return [_convolution(site, sites) for site in sites if site.endswith("conv_out")]
+    return [_convolution(site, sites, kinds) for site in sites if site.endswith("conv_out")]
 
 
 def emergence(steps: Sequence[EmergenceStep]) -> str:
@@ -66,13 +74,13 @@ def emergence(steps: Sequence[EmergenceStep]) -> str:
     return f"{start} {', '.join(seeds)}."
 
 
-def _convolution(site: str, sites: Mapping[str, Mapping[str, float]]) -> str:
+def _convolution(site: str, sites: Mapping[str, Mapping[str, float]], kinds: Sequence[str]) -> str:
     shares, layer = sites[site], layer_of(site)
     role = max(JOINED, key=lambda role: shares.get(role, 0.0))
     share, at_key = shares.get(role, 0.0), shares.get("key", 0.0)
     place = f"restoring {site.rpartition('.')[2]} at the {_word(role)}"
     amounts = f"brings back {_percent(share)}, at the key itself {_percent(at_key)}"
-    result = f"Layer {layer}: {place} {amounts}"
+    result = f"{layer_name(layer, kinds).replace('layer', 'Layer', 1)}: {place} {amounts}"
     before = sites.get(f"blocks.{layer}.block_in", {}).get(role, 0.0)
     if share < HOLDS:
         return f"{result}. Nothing shows that the short convolution carries the key on."

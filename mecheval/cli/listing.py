@@ -15,7 +15,7 @@ _Kind = Annotated[str, typer.Argument(metavar="KIND", help=f"one of {', '.join(K
 def list_(
     kind: _Kind,
     model: Annotated[str | None, typer.Argument(metavar="[MODEL]", hidden=True)] = None,
-    layers: Annotated[int, typer.Option(parser=whole, hidden=True)] = 2,
+    layers: Annotated[int | None, typer.Option(parser=whole, hidden=True)] = None,
     plugin: Plugins = None,
     as_json: Json = False,
 ) -> None:

@@ -5,7 +5,7 @@ from difflib import get_close_matches
 from mecheval.core.errors import InvalidInput
 from mecheval.core.options import validate
 from mecheval.core.spec import Spec
-from mecheval.models.config import ModelConfig
+from mecheval.models.config import ModelConfig, build_architecture, layers_for
 from mecheval.models.registries import architectures, mixers, models
 from mecheval.plugins import build_task, class_in_file, register_from_text, registry_of
 from mecheval.tasks import tasks
@@ -30,15 +30,21 @@ def unknown_name(text: str) -> str:
 def check_named(text: str, d_model: int = ModelConfig.d_model) -> None:
     """Check the task, mixer or model that a text names; raise CheckFailed with every failure.
 
-    A mixer or model is built with the width `d_model`, by default that of a run.
+    Of an architecture, all mixers are checked. A mixer or model is built with the width `d_model`,
+    by default that of a run.
     """
     validate(ModelConfig, {"architecture": text, "d_model": d_model})
     cls, spec = class_in_file(text) if ".py:" in text else (None, Spec.parse(text))
-    registries = [registry for registry in (mixers, models) if spec.name in registry.names()]
-    if not cls and not registries and spec.name not in tasks.names():
+    known = [kind for kind in (mixers, models, tasks, architectures) if spec.name in kind.names()]
+    if not cls and not known:
         raise InvalidInput(unknown_name(spec.name))
-    registry = registry_of(cls) if cls else [*registries, tasks][0]
-    if registry is tasks:
+    registry = registry_of(cls) if cls else known[0]
+    if registry is architectures:
+        layers = layers_for(text)
+        config = ModelConfig(text, d_model=d_model, layers=layers)
+        for mixer in dict.fromkeys(map(str, build_architecture(config.architecture).mixers)):
+            check_named(mixer, d_model)
+    elif registry is tasks:
         from mecheval.tasks.check import check_task
 
         check_task(build_task(text))

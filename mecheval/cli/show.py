@@ -40,7 +40,9 @@ Model = Annotated[str, _name("SPEC", "an architecture, mixer or model")]
 Train = Annotated[int, _integer("documents in the training set")]
 Evaluation = Annotated[int, _integer("documents in dev and in test")]
 Width = Annotated[int, _integer("width of the model")]
-Layers = Annotated[int, _integer("number of blocks")]
+Layers = Annotated[
+    int | None, _integer("number of blocks; by default 2, or those of a pattern with more")
+]
 
 
 class ShowGroup(TyperGroup):
@@ -101,34 +103,37 @@ def show_model(
     spec: Model,
     *,
     d_model: Width = 64,
-    layers: Layers = 2,
+    layers: Layers = None,
     plugin: Plugins = None,
     as_json: Json = False,
 ) -> None:
     """Show what a model costs: parameters, state and operations."""
     load(plugin)
-    model = _build_model(spec, d_model, layers)
+    model, depth = _build_model(spec, d_model, layers)
     from mecheval.models.cost import describe_model
     from mecheval.terminal import tables as terminal
 
     facts = describe_model(model)
     if as_json:
-        print_json({"model": spec, "d_model": d_model, "layers": layers, **facts.to_dict()})
+        kinds = {"kinds": list(model.kinds)} if model.kinds else {}
+        sizes = {"model": spec, "d_model": d_model, "layers": depth, **kinds}
+        print_json({**sizes, **facts.to_dict()})
     else:
-        heading = terminal.title(spec, f"d_model {d_model}", f"{layers} layers")
-        terminal.console().print(heading, terminal.cost_table(facts), "", sep="\n")
+        heading = terminal.title(spec, f"d_model {d_model}", f"{depth} layers")
+        table = terminal.cost_table(facts, model.kinds)
+        terminal.console().print(heading, table, "", sep="\n")
 
 
 @show.command("sites", epilog="Example: mecheval show sites mamba")
 def show_sites(
     model: Annotated[str, _name("MODEL", "an architecture, mixer or model")],
-    layers: Layers = 2,
+    layers: Layers = None,
     plugin: Plugins = None,
     as_json: Json = False,
 ) -> None:
     """Show every site of a model: its name, its shape and what it is."""
     load(plugin)
-    built = _build_model(model, WIDTH, layers)
+    built, _ = _build_model(model, WIDTH, layers)
     from mecheval.models.site import sites
     from mecheval.terminal import tables as terminal
 
@@ -138,7 +143,12 @@ def show_sites(
     if as_json:
         print_json(records)
     else:
-        terminal.console().print(terminal.site_table(records))
+        console = terminal.console()
+        if built.kinds:
+            console.print(
+                f"layers: {terminal.layer_kinds(built.kinds)}", "", sep="\n", markup=False
+            )
+        console.print(terminal.site_table(records))
 
 
 @app.command(hidden=True)
@@ -189,12 +199,12 @@ def sample(
 
 @app.command(epilog="Example: mecheval check mamba:d_conv=2")
 def check(
-    name: Annotated[str, _name("NAME", "a task, mixer or model")],
+    name: Annotated[str, _name("NAME", "a task, architecture, mixer or model")],
     d_model: Annotated[int, _integer("width of a mixer or model")] = 64,
     plugin: Plugins = None,
     as_json: Json = False,
 ) -> None:
-    """Validate a task, mixer or model, built-in or third-party.
+    """Validate a task, mixer or model, built-in or third-party, or the mixers of an architecture.
 
     A model must be causal and deterministic, treat the rows of a batch independently, and have
     finite gradients and live sites. A task must have sound documents, roles and corruptions.
@@ -228,11 +238,14 @@ def _register(text: str) -> str:
     return text.rpartition(".py:")[2]
 
 
-def _build_model(text: str, d_model: int, layers: int) -> Any:
-    from mecheval.models.config import ModelConfig
+def _build_model(text: str, d_model: int, layers: int | None) -> tuple[Any, int]:
+    """Return the model and its number of layers."""
+    from mecheval.models.config import ModelConfig, layers_for
 
     # a bad configuration is refused before torch is imported
-    config = ModelConfig(architecture=_register(text), d_model=d_model, layers=layers)
+    spec = _register(text)
+    layers = layers_for(spec) if layers is None else layers
+    config = ModelConfig(architecture=spec, d_model=d_model, layers=layers)
     from mecheval.models.build import build_model
 
-    return build_model(config, vocab_size=VOCAB)
+    return build_model(config, vocab_size=VOCAB), layers

@@ -28,7 +28,8 @@ MEMORY = 2**28  # bytes of activations at a time
 class Grid:
     """The read-outs of every document: clean, corrupt and in every cell.
 
-    They are NaN where a document has no such token. `layers` is the number of the model's blocks.
+    They are NaN where a document has no such token. `layers` is the number of the model's blocks,
+    `kinds` the mixers of each where they differ.
 
     Parameters
     ----------
@@ -44,6 +45,8 @@ class Grid:
         Values by condition, site and role.
     layers
         Number of the model's blocks.
+    kinds
+        The name of each block's mixer, if blocks differ.
 
     Examples
     --------
@@ -66,6 +69,7 @@ class Grid:
     corrupt: Values
     cells: dict[Cell, Values]
     layers: int
+    kinds: tuple[str, ...] = ()
 
     def rows(self, step: int = 0, metrics: Sequence[str] | None = None) -> list[Measurement]:
         """Return one row for each metric, condition, site and role, and the share of each cell."""

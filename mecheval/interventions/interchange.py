@@ -139,7 +139,8 @@ def interchange(
                 progress(done, total)
     clean_end, corrupt_end = (_concatenate(parts, lead) for parts in zip(*ends, strict=True))
     joined = {cell: _concatenate(parts, lead) for cell, parts in cells.items()}
-    return Grid(corrupt, split, clean_end, corrupt_end, joined, layers_of(all_sites(model)))
+    layers = layers_of(all_sites(model))
+    return Grid(corrupt, split, clean_end, corrupt_end, joined, layers, model.kinds)
 
 
 def stream_sites(model: Model) -> list[str]:

@@ -57,19 +57,27 @@ def phrases(*records: Record) -> tuple[str, str]:
 def layers_text(*records: Record) -> str:
     """Return the layers that retrieve: `1 (54 %)`, `0 and 1`, or by seeds `1 (2 of 3), 0 (1 of 3)`.
 
-    The records have the same mechanism.
+    The records have the same mechanism. In a model whose layers differ it is `1 attention (54 %)`.
     """
     verdicts = [Verdict.from_dict(record) for record in records]
     counts: Counter[str] = Counter()
     for verdict in verdicts:
-        several = " and ".join(map(str, _layers(verdict)))
-        counts[several if " " in several else str(verdict.layer)] += 1
+        several = _layers(verdict)
+        layers = several if len(several) > 1 else [verdict.layer]
+        names = [f"{layer} {_kind(layer, verdict.kinds)}".strip() for layer in layers]
+        counts[" and ".join(names)] += 1
     if counts["None"]:
         return "–"
     if len(verdicts) > 1:
         return ", ".join(f"{name} ({k} of {len(verdicts)})" for name, k in counts.most_common())
     (name,), sure = counts, verdicts[0].layer_confidence
-    return name if " " in name or sure is None else f"{name} ({percent(sure)})"
+    return name if " and " in name or sure is None else f"{name} ({percent(sure)})"
+
+
+def layer_name(layer: int | None, kinds: Sequence[str] = ()) -> str:
+    """Return `layer 1`, or `layer 1 (attention)` in a model whose layers differ."""
+    kind = _kind(layer, kinds)
+    return f"layer {layer} ({kind})" if kind else f"layer {layer}"
 
 
 def percent(share: float) -> str:
@@ -133,23 +141,27 @@ def _stored(verdicts: Sequence[Verdict]) -> str:
 
 def _retrieved(verdicts: Sequence[Verdict]) -> str:
     """Say which layer retrieves, with its own number, or which layers share the work."""
-    mechanism = verdicts[0].mechanism
+    mechanism, kinds = verdicts[0].mechanism, verdicts[0].kinds
     shared = [verdict for verdict in verdicts if len(_layers(verdict)) > 1]
     if shared:
         layers = sorted({layer for verdict in shared for layer in _layers(verdict)})
         means = [np.mean([v.by_layer.get(layer, 0.0) for v in shared]) for layer in layers]
         restored = " / ".join(percent(float(mean)) for mean in means)
         which = f", in {_seeds(shared, verdicts)}" if len(verdicts) > 1 else ""
-        names = " and ".join(map(str, layers))
+        names = " and ".join(layer_name(n, kinds).removeprefix("layer ") for n in layers)
         return f"retrieved in layers {names} ({restored} restored{which})"
     verb = VERBS.get(mechanism, FINDS)
     counts = Counter(verdict.layer for verdict in verdicts)
     if len(verdicts) == 1:
-        layer, sure = verdicts[0].layer, verdicts[0].layer_confidence
-        return f"layer {layer} {verb}" + (f" ({percent(sure)})" if sure is not None else "")
+        name, sure = layer_name(verdicts[0].layer, kinds), verdicts[0].layer_confidence
+        return f"{name} {verb}" + (f" ({percent(sure)})" if sure is not None else "")
     (layer, k), *others = counts.most_common()
-    rest = [f"layer {other} in {m} of {len(verdicts)}" for other, m in others]
-    return ", ".join([f"layer {layer} {verb} (in {k} of {len(verdicts)})", *rest])
+    rest = [f"{layer_name(other, kinds)} in {m} of {len(verdicts)}" for other, m in others]
+    return ", ".join([f"{layer_name(layer, kinds)} {verb} (in {k} of {len(verdicts)})", *rest])
+
+
+def _kind(layer: int | None, kinds: Sequence[str]) -> str:
+    return kinds[layer] if layer is not None and layer < len(kinds) else ""
 
 
 def _layers(verdict: Verdict) -> list[int]:
@@ -168,7 +180,8 @@ def _explain_mixed(verdicts: Sequence[Verdict]) -> str:
             by_share = sorted(role_shares(mean, layer).items(), key=lambda item: -item[1])
             most = [item for item in by_share if item[1] >= NOTABLE] or by_share[:1]
             texts = [f"{_word(role)} {percent(share)}" for role, share in most]
-            return f"no one place decides at the input of layer {layer}: {', '.join(texts)}"
+            place = layer_name(layer, verdicts[0].kinds)
+            return f"no one place decides at the input of {place}: {', '.join(texts)}"
     return "no one place decides"
 
 

@@ -72,8 +72,8 @@ class Verdict:
     same layer, too; both are None below 30 `documents`. `evidence` holds the shares that decided,
     `lost` the likelihood that the corruption takes. `by_layer` is the share that each layer
     retrieves, `by_mechanism` the number of documents that each mechanism serves, each judged
-    alone. `only_possible`: the model has one layer, which allows no other mechanism.
-
+    alone. `only_possible`: the model has one layer, which allows no other mechanism. `kinds` are
+    the mixers of the layers, where these differ.
 
     Examples
     --------
@@ -100,6 +100,7 @@ class Verdict:
     by_mechanism: Mapping[str, int] = field(default_factory=dict)
     only_possible: bool = False
     seeds: int = 1
+    kinds: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         from mecheval.interventions.sentence import sentence
@@ -113,8 +114,13 @@ class Verdict:
         return f"<div>{escape(str(self))}</div>"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the verdict as JSON has it, with text for the keys of `by_layer`."""
-        return {**asdict(self), "by_layer": {str(n): x for n, x in self.by_layer.items()}}
+        """Return the verdict as JSON has it, with text for the keys of `by_layer`.
+
+        `kinds` is there only if layers differ.
+        """
+        record = {**asdict(self), "by_layer": {str(n): x for n, x in self.by_layer.items()}}
+        kinds = record.pop("kinds")
+        return {**record, "kinds": list(kinds)} if kinds else record
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> "Verdict":
@@ -214,6 +220,7 @@ def verdict(
         by_mechanism=dict(counts.most_common()),
         only_possible=layers == 1 and answer[0] == DIRECT,
         seeds=n,
+        kinds=several[0].kinds,
     )
 
 

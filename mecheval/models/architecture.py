@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 from mecheval.core.errors import InvalidInput
 from mecheval.core.options import Field, Option, options_of
 from mecheval.core.spec import Spec
-from mecheval.models.patterns import Layer, parse_layer, parse_pattern
+from mecheval.models.patterns import Layer, parse_layer, parse_pattern, print_layer
 from mecheval.models.registries import mixers
 from mecheval.models.short_convs import Sconv, Taps, missing_part, places_of
 
@@ -44,6 +44,18 @@ class Architecture:
     def mixers(self) -> tuple[Spec, ...]:
         """Every mixer of the pattern."""
         return tuple(mixer for layer in self.pattern for mixer in layer)
+
+    def kinds(self, layers: int) -> tuple[str, ...]:
+        """Return the mixers of each layer by name, if the layers differ.
+
+        Their options are said where names do not tell the layers apart.
+        """
+        used = [self.layer(index) for index in range(layers)] if self.pattern else []
+        names = ["|".join(mixer.name for mixer in layer) for layer in used]
+        texts = [print_layer(tuple(map(mixers.shortest, layer))) for layer in used]
+        if len({*texts}) < 2:
+            return ()
+        return tuple(names if len({*names}) == len({*texts}) else texts)
 
     def with_convolutions(self, sconv: str, sconv_taps: int) -> "Architecture":
         """Return it with short convolutions, or raise InvalidInput if it has no such places."""
@@ -155,6 +167,11 @@ rg_lru = _template(
 )
 rwkv7 = _template(
     "RWKV-7: a general delta rule on a memory that decays, behind token shifts.", "rwkv7"
+)
+transformer = _template(
+    "A modern Transformer: softmax attention with rotary positions, RMSNorm and MLP.",
+    "attention:rotary=true",
+    norm="rms",
 )
 
 

@@ -97,6 +97,11 @@ def build_architecture(text: str | Spec) -> Architecture:
     return architectures.build(spec) if registry is architectures else Architecture(((spec,),))
 
 
+def layers_for(text: str) -> int:
+    """Return the usual number of layers, or that of a pattern if it has more."""
+    return max(ModelConfig.layers, len(build_architecture(_canonical(Spec.parse(text))).pattern))
+
+
 def _canonical(spec: Spec) -> Spec:
     """Return one spec for all ways to write a pattern and places of short convolutions."""
     options = dict(spec.options)

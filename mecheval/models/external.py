@@ -61,6 +61,8 @@ class ExternalModel(nn.Module):
     torch.Size([2, 5, 8])
     """
 
+    kinds: tuple[str, ...] = ()  # what its layers are is not known
+
     def __init__(self, module: nn.Module, sites: Mapping[str, str] | None = None) -> None:
         super().__init__()
         module = _copy(module)

@@ -58,6 +58,7 @@ class LanguageModel(nn.Module):
         architecture = build_architecture(config.architecture)
         d_model, layers = config.d_model, range(config.layers)
         self.config, self.vocab_size = config, vocab_size
+        self.kinds = architecture.kinds(config.layers)  # what each layer is, if they differ
         with torch.random.fork_rng(devices=[]):  # mixers may draw from the global generator
             torch.manual_seed(seed)
             self.embedding = nn.Embedding(vocab_size, d_model)

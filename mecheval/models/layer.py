@@ -21,14 +21,15 @@ def add_convolutions(mixer: nn.Module, places: Sequence[str], taps: int) -> bool
     """Put short convolutions on queries, keys and values, and tell whether there were any."""
     added = False
     for part in [mixer, *mixer.children()] if isinstance(mixer, Parallel) else [mixer]:
-        projections = getattr(part, "projections", {})
+        projections, unequal = getattr(part, "projections", {}), getattr(part, "part_widths", {})
         by_layer: dict[str, dict[str, slice]] = {}
         for place in places:
             if place in projections:
                 name, index, count = projections[place]
-                width = _linear(part, name).out_features // count
-                channels = slice(index * width, (index + 1) * width)
-                by_layer.setdefault(name, {})[place] = channels
+                equal = [_linear(part, name).out_features // count] * count
+                widths = unequal.get(name, equal)
+                start = sum(widths[:index])
+                by_layer.setdefault(name, {})[place] = slice(start, start + widths[index])
         for name, parts in by_layer.items():
             setattr(part, name, ConvolvedLinear(_linear(part, name), parts, taps))
             added = True

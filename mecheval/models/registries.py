@@ -47,6 +47,7 @@ for name in (
     "retnet",
     "mlstm",
     "rg_lru",
+    "transformer",
     "hybrid",
     "parallel",
 ):

@@ -6,6 +6,7 @@ from typing import Any
 from mecheval.core.errors import InvalidInput
 from mecheval.core.options import options_of
 from mecheval.core.spec import Scalar, Spec, print_scalar
+from mecheval.interventions.sentence import layer_name
 from mecheval.metrics.statistics import proportion_interval
 from mecheval.models.registries import architectures
 from mecheval.tasks import tasks
@@ -99,12 +100,16 @@ def short_task(text: str) -> str:
 
 
 def convolution(verdict: Mapping[str, Any]) -> str:
-    """Return where a short convolution joins key and value, as `layer 0, next key`."""
+    """Return where a short convolution joins key and value, as `layer 0, next key`.
+
+    In a model whose layers differ it is `layer 0 (mamba), next key`.
+    """
     text = verdict.get("convolution")
     if not text:
         return "–"
     site, _, role = str(text).partition(" at ")
-    return f"layer {site.split('.')[1]}, {role.replace('_', ' ')}"
+    layer = layer_name(int(site.split(".")[1]), verdict.get("kinds") or ())
+    return f"{layer}, {role.replace('_', ' ')}"
 
 
 def seed_count(k: int, n: int) -> str:

@@ -65,6 +65,7 @@ OPTIONAL: dict[str, dict[str, Types]] = {
         **dict.fromkeys(("evidence", "thresholds", "lost", "by_layer", "by_mechanism"), RECORD),
         **dict.fromkeys(("layer", "documents", "seeds"), WHOLE),
         "layer_confidence": REAL,
+        "kinds": LIST,
     },
     "curve": dict.fromkeys(
         ("loss", "train_loss", "gradient_norm", "learning_rate", "accuracy", "likelihood"), REAL

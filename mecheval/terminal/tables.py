@@ -1,6 +1,8 @@
 """Tables and summaries for a terminal: runs, measurements, verdicts, tasks and models."""
 
 from collections.abc import Mapping, Sequence
+from itertools import groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console, Group, RenderableType
@@ -115,8 +117,20 @@ def site_table(sites: Sequence[Row]) -> Table:
     return table
 
 
-def cost_table(facts: "ModelFacts") -> Table:
+def layer_kinds(kinds: Sequence[str]) -> str:
+    """Return the mixers of the layers, layers in a row as one: 0–2 mamba, 3 attention."""
+    texts = []
+    for kind, alike in groupby(enumerate(kinds), key=itemgetter(1)):
+        layers = [layer for layer, _ in alike]
+        span = f"{layers[0]}–{layers[-1]}" if len(layers) > 1 else f"{layers[0]}"
+        texts.append(f"{span} {kind}")
+    return ", ".join(texts)
+
+
+def cost_table(facts: "ModelFacts", kinds: Sequence[str] = ()) -> Table:
     table = Table(box=None, pad_edge=False, show_header=False)
+    if kinds:
+        table.add_row("layers", Text(layer_kinds(kinds)))
     without = f"{facts.parameters_without_embedding:,} without the embedding"
     table.add_row("parameters", f"{facts.parameters:,} ({without})")
     for length, size in facts.state_bytes.items():

@@ -145,6 +145,9 @@ def test_the_information_is_followed_from_layer_to_layer():
         "token (most by the query, 30%)."
     )
     assert sentences.location([]) == ""
+    hybrid = sentences.location(cells, ("mamba", "Own"))
+    assert "at the input of layer 0 (mamba) by the key" in hybrid
+    assert "at the input of layer 1 (Own) by the value" in hybrid
 
 
 @pytest.mark.parametrize(
@@ -166,7 +169,11 @@ def test_dependence_on_a_short_convolution_is_said_with_the_token(shares, words)
     site = "blocks.0.mixer.conv_out"
     (found,) = sentences.convolutions([cell(site, role, share) for role, share in shares.items()])
     assert words in found
+    assert found.startswith("Layer 0: restoring conv_out")
     assert sentences.convolutions(INSIDE) == []
+    cells = [cell(site, role, share) for role, share in shares.items()]
+    (found,) = sentences.convolutions(cells, ("Own", "attention"))
+    assert found.startswith("Layer 0 (Own): restoring conv_out")
 
 
 def test_a_convolution_has_not_carried_what_was_there_before():

@@ -145,6 +145,17 @@ def test_show_sites_prints_every_site_of_a_model(capsys):
     assert "blocks.1.mixer.scores" in capsys.readouterr().out
 
 
+def test_show_treats_each_layer_of_a_hybrid_by_its_own_mixer(capsys):
+    hybrid = "hybrid:mamba*3+attention[window=16,rotary=true]"  # four layers without --layers
+    names = [site["name"] for site in run_json(capsys, "show", "sites", hybrid)]
+    assert {"blocks.2.mixer.conv_out", "blocks.3.mixer.scores"} < {*names}
+    facts = run_json(capsys, "show", "model", hybrid)
+    assert (facts["layers"], facts["kinds"]) == (4, ["mamba"] * 3 + ["attention"])
+    for what in ("sites", "model"):
+        assert main(["show", what, hybrid]) == 0
+        assert "0–2 mamba, 3 attention" in capsys.readouterr().out
+
+
 def test_show_model_prints_what_it_costs(capsys):
     facts = run_json(capsys, "show", "model", "attention", "--d-model", "32", "--layers", "1")
     vocab, d = 8195, 32
@@ -183,7 +194,10 @@ def test_an_old_command_answers_as_the_new_one_and_names_it_on_stderr(capsys, ol
     assert "describe" not in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("name", ["atr_split", "mamba:d_conv=2", "linear_attention"])
+@pytest.mark.parametrize(
+    "name",
+    ["atr_split", "mamba:d_conv=2", "linear_attention", "hybrid:mamba*3+attention[window=4]"],
+)
 def test_check_validates_tasks_and_mixers(name, capsys):
     assert main(["check", name]) == 0
     assert "all checks passed" in capsys.readouterr().out
@@ -205,6 +219,12 @@ def test_a_wrong_name_is_met_by_near_ones_of_every_kind(words, hint, capsys):
     assert main(words) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert hint in line
+
+
+def test_check_refuses_an_architecture_by_its_mixer(capsys):
+    assert main(["check", "hybrid:mamba+attention[heads=3]"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "attention: heads=3 must divide d_model=64" in line
 
 
 def test_the_shell_completes_commands_and_the_daily_help_does_not_speak_of_it(capsys, monkeypatch):

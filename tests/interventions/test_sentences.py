@@ -11,8 +11,12 @@ from support import known_models
 from support.known_models import TASK, Known, V
 from support.made_grids import grid_for, grid_of
 
+from mecheval.interventions.interchange import interchange
 from mecheval.interventions.sentence import layers_text, percent, sentence
-from mecheval.interventions.verdict import verdict
+from mecheval.interventions.verdict import Verdict, verdict, verdict_sites
+from mecheval.models.config import ModelConfig
+from mecheval.models.language_model import LanguageModel
+from mecheval.tasks.recall import Recall
 
 KEYS = list(TASK.symbols("key"))
 
@@ -81,12 +85,13 @@ MODELS = {
         partial(known_models.by_short_convolution, role="next_key"),
         "a convolution brings key and value to the next key, where layer 1 finds both",
         "association at next_key (100 % of resamples): key and value are joined one token after "
-        "the pair; layer 1 finds them there (100 %)",
+        "the pair; layer 1 (linear_attention) finds them there (100 %)",
     ),
     "hybrid": Row(
         partial(known_models.by_short_convolution, role="value"),
         "a convolution in layer 0 brings the key to the value, linear attention finds it",
-        f"induction (100 % of resamples): {INDUCED} (100 %)",
+        "induction (100 % of resamples): each key is stored with its value; "
+        "layer 1 (linear_attention) looks the pair up later (100 %)",
     ),
     "split, 5 keys of 8": Row(
         partial(known_models.half_induction_half_direct, tokens(5)),
@@ -217,6 +222,39 @@ def test_the_layer_has_its_own_number():
     assert layers_text(found.to_dict()) == "1 (54 %)"
     assert layers_text(grid_of(key=0.6, query=0.4).verdict().to_dict()) == "0 and 1"
     assert grid.verdict().layer_confidence <= grid.verdict().confidence
+
+
+def test_in_a_model_whose_layers_differ_the_mixer_of_the_layer_is_named():
+    kinds = ("mamba", "attention[heads=2]")
+    late, early, shared, unclear = (
+        replace(grid_of(noise=0.0, **held).verdict(), kinds=kinds)
+        for held in ({"key": 1.0}, {"query": 1.0}, {"key": 0.6, "query": 0.4}, {"key": 0.3})
+    )
+    assert "; layer 1 (attention[heads=2]) carries the answer" in str(late)
+    assert layers_text(late.to_dict()) == "1 attention[heads=2] (100 %)"
+    assert "retrieved in layers 0 (mamba) and 1 (attention[heads=2]) (40 % / 60 %" in str(shared)
+    assert layers_text(shared.to_dict()) == "0 mamba and 1 attention[heads=2]"
+    assert "at the input of layer 1 (attention[heads=2]): " in str(unclear)
+    seeds = [json.loads(json.dumps(found.to_dict())) for found in (late, late, early)]
+    assert sentence(*seeds).endswith(
+        "layer 1 (attention[heads=2]) carries the answer straight to the query (in 2 of 3), "
+        "layer 0 (mamba) in 1 of 3"
+    )
+    assert layers_text(*seeds) == "1 attention[heads=2] (2 of 3), 0 mamba (1 of 3)"
+    alike = replace(late, kinds=())
+    assert "kinds" not in alike.to_dict()
+    assert "; layer 1 carries the answer" in str(alike)
+
+
+def test_a_verdict_knows_the_mixers_of_the_layers_of_its_model():
+    task = Recall(pairs=2, vocab=8)
+    said = {}
+    for text in ("hybrid:mamba+attention[window=3]", "hybrid:mamba*2"):
+        model = LanguageModel(ModelConfig(text, d_model=8), task.vocab_size)
+        found = interchange(model, task, verdict_sites(2), documents=32).verdict()
+        assert Verdict.from_dict(json.loads(json.dumps(found.to_dict()))) == found
+        said[text] = found.kinds
+    assert list(said.values()) == [("mamba", "attention"), ()]
 
 
 def test_what_is_not_quite_all_is_not_100_per_cent():

@@ -55,12 +55,23 @@ def unused(accuracy: float, by: float = 0.06) -> Callable[[Evidence], bool]:
 
 INDUCED = ("induction (100 % of resamples)", "each key is stored with its value; layer 1 looks")
 DIRECT = ("direct retrieval (100 % of resamples)", "nothing is stored at the value; layer {} carr")
+FOUND = (INDUCED[0], "each key is stored with its value; layer 1 ({}) looks")
 NO_USE = ("unsolved (100 % of resamples): shows no use of the key",)
 ROWS = {
     "attention": Row("layer 0 puts the key on the value, layer 1 finds it", stored(), INDUCED),
-    "based": Row("the convolution puts the key on the value", stored(), INDUCED),
-    "4 layers": Row("layers 0 and 1 do all, layers 2 and 3 nothing", stored(), INDUCED),
-    "convolution, then attention": Row("a hybrid of the two above", stored(), INDUCED),
+    "based": Row(
+        "the convolution puts the key on the value",
+        stored(),
+        (FOUND[0], FOUND[1].format("linear_attention")),
+    ),
+    "4 layers": Row(
+        "layers 0 and 1 do all, layers 2 and 3 nothing",
+        stored(),
+        (FOUND[0], FOUND[1].format("linear_attention")),
+    ),
+    "convolution, then attention": Row(
+        "a hybrid of the two above", stored(), (FOUND[0], FOUND[1].format("attention"))
+    ),
     "two queries": Row("the first of two queries is found like one", stored(), INDUCED),
     "half learned": Row(
         "it finds the pair, and is right a little more often than by a guess",
@@ -75,10 +86,14 @@ ROWS = {
     "delta rule": Row("layer 0 does all", carried(0), (DIRECT[0], DIRECT[1].format(0))),
     "mamba": Row("layer 0 does all", carried(0), (DIRECT[0], DIRECT[1].format(0))),
     "delta rule, then attention": Row(
-        "the delta rule of layer 0 does all", carried(0), (DIRECT[0], DIRECT[1].format(0))
+        "the delta rule of layer 0 does all",
+        carried(0),
+        (DIRECT[0], DIRECT[1].format("0 (delta_net)")),
     ),
     "attention, then delta rule": Row(
-        "the delta rule of layer 1 does all", carried(1), (DIRECT[0], DIRECT[1].format(1))
+        "the delta rule of layer 1 does all",
+        carried(1),
+        (DIRECT[0], DIRECT[1].format("1 (delta_net)")),
     ),
     "mamba, both layers": Row(
         "layer 0 answers some of it, layer 1 the rest",

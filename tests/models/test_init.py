@@ -15,13 +15,14 @@ from mecheval.models.layers import ShortConv
 LAYERS = 4
 BACKBONE_DRAWS = [
     "attention",
+    "transformer:heads=4,kv_heads=2",
     "base_conv",
     "based",
     "delta_net",
     "h3:d_state=64",
     "hyena:skip=true",
 ]
-SCALED = {"attention": {"mixer.out_proj", "mlp.fc2"}, "hyena": {"mixer.out_proj", "mlp.fc2"}}
+SCALED = {name: {"mixer.out_proj", "mlp.fc2"} for name in ("attention", "transformer", "hyena")}
 
 
 def model(architecture, d_model=64):
@@ -81,9 +82,8 @@ def test_embeddings_are_normal_and_norms_the_identity(architecture):
     assert len(norms) == 1 + LAYERS * {"mamba": 1, "delta_net": 3}.get(architecture, 2)
     assert all((norm.weight == 1).all() for norm in norms)
     assert isinstance(built.norm, nn.LayerNorm)
-    assert isinstance(
-        built.blocks[0].norm1, nn.RMSNorm if architecture == "mamba" else nn.LayerNorm
-    )
+    rms = architecture.partition(":")[0] in ("mamba", "transformer")
+    assert isinstance(built.blocks[0].norm1, nn.RMSNorm if rms else nn.LayerNorm)
     assert built.blocks[0].norm1.eps == 1e-5
 
 

@@ -19,6 +19,7 @@ def test_gradients_are_those_of_finite_differences(spec):
     "name",
     [
         "attention",
+        "transformer:heads=2,kv_heads=1,qk_norm=true,window=2",
         "base_conv",
         "based:feature_dim=2",
         "delta_net",
@@ -94,11 +95,9 @@ MEMORY = {
 SITES = {
     "attention": {
         "query": HEADS,
-        "key": HEADS,
-        "value": HEADS,
         "scores": "batch head time source",
         "head_out": HEADS,
-    },
+    },  # and key and value, by head or kv_head
     "base_conv": {"gate_out": "batch time d_model"},  # and conv_out or long_out
     "linear_attention": {
         "query": "batch time head feature_dim",

@@ -5,7 +5,7 @@ import torch
 
 from mecheval.core.errors import InvalidInput
 from mecheval.core.spec import Spec
-from mecheval.models.config import ModelConfig
+from mecheval.models.config import ModelConfig, build_architecture
 from mecheval.models.language_model import LanguageModel
 from mecheval.models.patterns import parse_pattern, print_pattern
 from mecheval.models.site import patch, record, sites
@@ -85,6 +85,24 @@ def test_a_hybrid_of_one_mixer_is_that_mixer():
     assert list(alone.state_dict()) == list(hybrid.state_dict())
     tokens = torch.randint(12, (2, 9))
     assert torch.equal(alone(tokens), hybrid(tokens))
+
+
+@pytest.mark.parametrize(
+    ("text", "layers", "kinds"),
+    [
+        ("attention:heads=2", 2, ()),
+        ("hybrid:attention", 3, ()),
+        ("parallel:attention|mamba", 2, ()),
+        ("based", 2, ("base_conv", "linear_attention")),
+        ("based", 1, ()),
+        ("base_conv", 2, ("base_conv", "base_conv[kernel=long]")),
+        ("hybrid:mamba*2+attention[window=16]", 4, ("mamba", "mamba", "attention", "mamba")),
+        ("hybrid:mamba+attention[heads=2]|mamba", 2, ("mamba", "attention|mamba")),
+        ("hybrid:attention[window=2]+attention", 2, ("attention[window=2]", "attention")),
+    ],
+)
+def test_layers_that_differ_are_named_by_their_mixers(text, layers, kinds):
+    assert build_architecture(text).kinds(layers) == kinds
 
 
 def test_mixers_side_by_side_add_their_outputs():

@@ -41,11 +41,19 @@ def test_without_what_it_adds_the_model_is_the_one_without_it(place):
 
 
 @pytest.mark.parametrize(
-    ("place", "site"),
-    [("A", "mixer_in"), ("C", "mlp_in"), ("q", "mixer.query")],
+    ("options", "place", "site"),
+    [
+        ("", "A", "mixer_in"),
+        ("", "C", "mlp_in"),
+        ("", "q", "mixer.query"),
+        ("heads=4,kv_heads=2,", "q", "mixer.query"),
+        ("heads=4,kv_heads=2,", "k", "mixer.key"),
+        ("heads=4,kv_heads=2,", "v", "mixer.value"),
+    ],
 )
-def test_it_adds_the_taps_times_this_and_earlier_positions(place, site):
-    model, tokens = build(f"attention:sconv={place},sconv_taps=3"), torch.randint(12, (2, 9))
+def test_it_adds_the_taps_times_this_and_earlier_positions(options, place, site):
+    model = build(f"attention:{options}sconv={place},sconv_taps=3")
+    tokens = torch.randint(12, (2, 9))
     names = [f"{WHERE[place]}.added", f"blocks.0.{site}"]
     with record(model, names) as seen:
         model(tokens)
@@ -59,7 +67,10 @@ def test_it_adds_the_taps_times_this_and_earlier_positions(place, site):
     assert (added - truth).abs().max() < 1e-14
 
 
-@pytest.mark.parametrize("architecture", ["attention", "hyena", "h3:d_state=4", "delta_net"])
+@pytest.mark.parametrize(
+    "architecture",
+    ["attention", "transformer:heads=2,kv_heads=1,window=3", "hyena", "h3:d_state=4", "delta_net"],
+)
 def test_it_is_causal_and_reads_single_positions_at_every_place(architecture):
     joint = "," if ":" in architecture else ":"
     model, tokens = build(f"{architecture}{joint}sconv=AqkvOCDM", 2), torch.randint(12, (2, 20))

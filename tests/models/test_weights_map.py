@@ -10,7 +10,13 @@ from support.task_facts import relative_error
 
 from mecheval.models.registries import mixers
 
-ZOOLOGY = ("attention", "base_conv", "linear_attention", "h3", "hyena")
+# attention's other options are compared with transformers, in mixers/test_attention.py
+ZOOLOGY = [
+    spec for spec in VARIANTS if spec.name in ("base_conv", "linear_attention", "h3", "hyena")
+]
+ZOOLOGY += [
+    spec for spec in VARIANTS if spec.name == "attention" and set(spec.options) <= {"heads"}
+]
 
 
 def shape(text, known):
@@ -79,7 +85,7 @@ def published(spec, d_model, max_len):
 
 
 @pytest.mark.filterwarnings("default")
-@pytest.mark.parametrize("spec", [spec for spec in VARIANTS if spec.name in ZOOLOGY], ids=str)
+@pytest.mark.parametrize("spec", ZOOLOGY, ids=str)
 def test_mapped_weights_give_the_same_output_in_zoology(spec):
     dtype = torch.float32 if spec.name == "h3" else torch.float64  # H3 casts there
     mixer, peer = built(spec, 8, 48, dtype), published(spec, 8, 48).to(dtype)

@@ -13,6 +13,8 @@ from support.numpy_reference import perturb
 WEIGHTS = Path(__file__).parents[2] / "docs" / "weights.md"
 VARIANTS = [
     *(Spec("attention", {"heads": heads}) for heads in (1, 2)),
+    Spec("attention", {"heads": 2, "kv_heads": 1, "qk_norm": True}),
+    Spec("attention", {"heads": 2, "rotary": True, "window": 3}),
     *(Spec("base_conv", {"kernel": kernel}) for kernel in (1, 3, "long")),
     *(Spec("linear_attention", {"heads": heads, "feature_dim": 3}) for heads in (1, 2)),
     *(Spec("delta_net", {"heads": heads, "d_conv": d_conv}) for heads, d_conv in ((1, 4), (2, 0))),
@@ -127,6 +129,9 @@ def sizes(spec, d_model=4, max_len=16):
     known |= {"head": options.get("heads")} | options
     if "heads" in options:
         known["d_head"] = known["d_key"] = known["d_value"] = d_model // options["heads"]
+    if "kv_heads" in options:
+        known["kv_head"] = options["kv_heads"] or options["heads"]
+        known["d_kv"] = known["kv_head"] * known["d_head"]
     if "expand_k" in options:
         known |= recurrent_sizes(options, d_model)
     if spec.name == "rwkv7":

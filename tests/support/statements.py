@@ -97,7 +97,8 @@ def _retrieves(so: Evidence, layer: str, *_: str) -> bool:
 
 def _shared(so: Evidence, layers: str, shares: str) -> bool:
     """Each layer adds at the query what is printed; the last one what was not there before."""
-    pairs = list(zip(re.split(r", | and ", layers), re.findall(PERCENT, shares), strict=True))
+    numbers = re.findall(rf"(\d+){KIND}(?: and |$)", layers)
+    pairs = list(zip(numbers, re.findall(PERCENT, shares), strict=True))
     return all(near(share, so.rise(int(n)), 0.1) for n, share in pairs)
 
 
@@ -114,6 +115,7 @@ def _split(so: Evidence, *parts: str) -> bool:
     return all(near(share, so.served(*names[name]), 0.1) for name, share in numbers if name)
 
 
+KIND = r"(?: \([\w|\[\]=,.]+\))?"  # the layer's mixer, in a model whose layers differ
 INTERVAL = rf"(?: \[{NUMBER}, {NUMBER}\])?"
 LOST = rf"corrupting it takes {NUMBER} of the {NUMBER} points required{INTERVAL}"
 SERVED = rf"(induction|direct retrieval|association at next_key) in {PERCENT}"
@@ -132,10 +134,10 @@ STATEMENTS: dict[str, Check] = {
         share, so.most(role.replace(" ", "_"))
     ),
     rf"{PERCENT} also by (.*)": _also,
-    rf"layer (\d+) looks the pair up later{SURE}": _retrieves,
-    rf"layer (\d+) finds them there{SURE}": _retrieves,
-    rf"layer (\d+) carries the answer straight to the query{SURE}": _retrieves,
-    r"retrieved in layers ([\d, and]+) \(([^)]*) restored\)": _shared,
+    rf"layer (\d+){KIND} looks the pair up later{SURE}": _retrieves,
+    rf"layer (\d+){KIND} finds them there{SURE}": _retrieves,
+    rf"layer (\d+){KIND} carries the answer straight to the query{SURE}": _retrieves,
+    r"retrieved in layers (.+) \(([^)]*) restored\)": _shared,
     "with one layer the architecture allows no other": lambda so: so.layers == 1,
     rf"mixed in {PERCENT} of documents": lambda so, share: near(
         share, 1 - so.served("value") - so.served(*DIRECT) - so.served("next_key"), 0.1

@@ -4,7 +4,7 @@ They are apart from the mixers because listing or refusing an option must not im
 """
 
 import importlib.util
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
@@ -23,7 +23,7 @@ DeltaBackend = Annotated[
 ]
 
 
-Projections = Mapping[str, tuple[str, int, int]]  # a layer, and which of how many equal parts
+Projections = Mapping[str, tuple[str, int, int]]  # a layer, and which of how many parts
 SEPARATE: Projections = {which: (f"{which}_proj", 0, 1) for which in "qkv"}
 
 
@@ -57,6 +57,11 @@ class MixerOptions:
     constraints: ClassVar[Constraints] = ()
     start: ClassVar[Literal["normal", "own"]] = "normal"  # who draws the linear weights
     projections: ClassVar[Projections] = {}  # where queries, keys and values come from
+
+    @property
+    def part_widths(self) -> Mapping[str, Sequence[int]]:
+        """Widths of the parts of a layer in `projections`, where they are not equal."""
+        return {}
 
     def __post_init__(self) -> None:
         """Refuse options that do not fit together; a mixer then builds its layers."""

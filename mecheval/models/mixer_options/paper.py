@@ -1,5 +1,6 @@
 """The options of the paper's mixers."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
@@ -22,10 +23,31 @@ Skip = Annotated[
     Field(description="a trained multiple of its input added to the convolution"),
 ]
 SSMState = Annotated[int, Field(ge=2, le=2**16, multiple_of=2, description="state of each SSM")]
+ROTARY_BASE = 10000.0
 
 
 def head_dim_divides(head_dim: int, d_model: int) -> str | None:
     return f"head_dim={head_dim} must divide d_model={d_model}" if d_model % head_dim else None
+
+
+def kv_heads_divide(kv_heads: int, heads: int) -> str | None:
+    if not kv_heads or heads % kv_heads == 0:
+        return None
+    return f"kv_heads={kv_heads} must divide heads={heads}; 0 gives every head its own"
+
+
+def rotary_has_pairs(rotary: bool, heads: int, d_model: int) -> str | None:
+    width, rest = divmod(d_model, heads)
+    if not rotary or rest or width % 2 == 0:
+        return None
+    of = f"heads={heads} of d_model={d_model} have {width} each"
+    return f"rotary=true needs heads with an even number of channels; {of}"
+
+
+def rotary_base_is_used(rotary: bool, rotary_base: float) -> str | None:
+    if rotary or rotary_base == ROTARY_BASE:
+        return None
+    return f"rotary_base={rotary_base:g} needs rotary positions; give rotary=true as well"
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -33,8 +55,33 @@ class AttentionOptions(MixerOptions):
     """Causal softmax attention."""
 
     heads: Heads = 1
-    constraints: ClassVar[Constraints] = (heads_divide,)
+    kv_heads: Annotated[
+        int, Field(ge=0, description="heads of keys and values, shared by groups; 0: heads")
+    ] = 0
+    window: Annotated[
+        int, Field(ge=0, description="last tokens that a token sees, itself included; 0: all")
+    ] = 0
+    rotary: Annotated[bool, Field(description="rotary positions on queries and keys")] = False
+    rotary_base: Annotated[
+        float, Field(gt=1, le=1e9, description="base of the angles' wavelengths")
+    ] = ROTARY_BASE
+    qk_norm: Annotated[bool, Field(description="RMSNorm on the queries and keys of a head")] = False
+    constraints: ClassVar[Constraints] = (
+        heads_divide,
+        kv_heads_divide,
+        rotary_has_pairs,
+        rotary_base_is_used,
+    )
     projections = parts_of("qkv_proj", "qkv")
+
+    @property
+    def d_kv(self) -> int:
+        """Width of the keys, and of the values, of all heads."""
+        return self.d_model // self.heads * (self.kv_heads or self.heads)
+
+    @property
+    def part_widths(self) -> Mapping[str, Sequence[int]]:
+        return {"qkv_proj": (self.d_model, self.d_kv, self.d_kv)}
 
 
 @dataclass(eq=False, repr=False, kw_only=True)

@@ -1,6 +1,7 @@
 """Attention equals its equation in values and gradients, and is torch's for long documents."""
 
 import math
+from functools import partial
 
 import pytest
 import torch
@@ -9,6 +10,7 @@ from torch.autograd import gradcheck
 
 from mecheval.models.ops.causal_attention import (
     SHORT,
+    attention_at,
     causal_attention,
     causal_attention_ref,
     flash_attention,
@@ -26,15 +28,50 @@ def draw_inputs(shape, dtype=torch.float64, scale=1.0):
 
 @pytest.mark.parametrize("scale", [1e-3, 1.0, 10.0])
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_it_is_its_equation_in_values_and_gradients(shape, scale):
-    assert (
-        largest_error(causal_attention, causal_attention_ref, draw_inputs(shape, scale=scale))
-        < 1e-10
-    )
+@pytest.mark.parametrize("window", [0, 1, 4])
+def test_it_is_its_equation_in_values_and_gradients(shape, scale, window):
+    forms = [partial(form, window=window) for form in (causal_attention, causal_attention_ref)]
+    assert largest_error(*forms, draw_inputs(shape, scale=scale)) < 1e-10
     single = draw_inputs(shape, torch.float32, scale)
-    assert largest_error(causal_attention, causal_attention_ref, single, least=1e-3) < 1e-4 * max(
-        1, scale
-    )
+    assert largest_error(*forms, single, least=1e-3) < 1e-4 * max(1, scale)
+
+
+def test_the_equation_with_a_window_is_the_sum_over_its_tokens():
+    q, k, v = (x.detach()[0, :, 0] for x in draw_inputs((1, 9, 1, 4)))
+    whole = causal_attention_ref(*(x[None, :, None] for x in (q, k, v)), window=3)[0, :, 0]
+    for t in range(9):
+        past = slice(max(0, t - 2), t + 1)
+        weights = (k[past] @ q[t] / 2).softmax(dim=0)
+        torch.testing.assert_close(whole[t], weights @ v[past])
+
+
+@pytest.mark.parametrize("time", [SHORT + 1, 2 * SHORT, 3 * SHORT + 5])
+@pytest.mark.parametrize("window", [1, 3, SHORT, SHORT + 7, 1000])
+def test_windows_of_long_documents_are_computed_in_blocks(time, window):
+    inputs = draw_inputs((2, time, 2, 4))
+    forms = [partial(form, window=window) for form in (causal_attention, causal_attention_ref)]
+    assert largest_error(*forms, inputs) < 1e-10
+
+
+@pytest.mark.parametrize("time", [6, SHORT + 6])
+def test_tokens_before_the_window_have_no_effect(time):
+    q, k, v = (x.detach() for x in draw_inputs((1, time, 2, 4)))
+    before = causal_attention(q, k, v, 2)
+    for x in (k, v):
+        x[:, 2] *= -1e3
+    after = causal_attention(q, k, v, 2)
+    assert torch.equal(after[:, 4:], before[:, 4:])
+    assert (after[:, 2:4] != before[:, 2:4]).all()
+
+
+@pytest.mark.parametrize("window", [0, 2, 50])
+def test_attention_of_some_tokens_is_that_of_all_there(window):
+    q, k, v = draw_inputs((3, 9, 2, 4))
+    at = torch.tensor([[8, 0], [3, 3], [1, 5]])
+    picked = torch.stack([q[row, at[row]] for row in range(3)])
+    whole = causal_attention_ref(q, k, v, window)
+    truth = torch.stack([whole[row, at[row]] for row in range(3)])
+    torch.testing.assert_close(attention_at(picked, k, v, at, window), truth)
 
 
 def test_gradients_are_those_of_finite_differences():
