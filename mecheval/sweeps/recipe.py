@@ -17,6 +17,10 @@ from mecheval.runs.experiment import Experiment
 from mecheval.tasks import tasks
 
 ARCHITECTURES = ("attention", "based", "mamba", "delta_net", "hyena", "h3", "base_conv")
+# later than the paper, by family; add a name here when an architecture is added
+NEWER = (
+    "gated_delta_net",  # a memory written by the delta rule, which decays
+)
 Rates = Sequence[float] | Mapping[str, Sequence[float]]  # for all, or by architecture
 
 
@@ -166,6 +170,8 @@ Recipe = Callable[[Scale], Iterator[Experiment]]
 recipes = Registry("recipe", given=("scale",))
 for _name in ("cost", "demo", "emergence"):
     recipes.add(_name, f"mecheval.sweeps.builtin:{_name}")
+for _name in ("convolutions", "lattice", "modern"):
+    recipes.add(_name, f"mecheval.sweeps.newer:{_name}")
 
 scales = Registry("scale")
 for _name in ("quick", "small"):
