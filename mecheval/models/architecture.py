@@ -120,6 +120,17 @@ mamba = _template(
     mlp=False,
     norm="rms",
 )
+mamba2 = _template(
+    "Mamba-2: linear attention on a memory that decays, behind short convolutions, without MLPs.",
+    "mamba2",
+    mlp=False,
+    norm="rms",
+)
+mamba3 = _template(
+    "Mamba-3: a rotating memory that each token is written to twice, without short convolutions.",
+    "mamba3",
+    norm="rms",
+)
 
 
 def hybrid(

@@ -61,9 +61,9 @@ class Silu(nn.SiLU):
         return F.silu(project(gather_reads(x, at)))
 
 
-def conv_silu(channels: int, width: int) -> ShortConvSilu | Silu:
-    """Return a short convolution without bias followed by silu; of width 0, the silu alone."""
-    return ShortConvSilu(channels, width, bias=False) if width else Silu()
+def conv_silu(channels: int, width: int, bias: bool = False) -> ShortConvSilu | Silu:
+    """Return a short convolution followed by silu; of width 0, the silu alone."""
+    return ShortConvSilu(channels, width, bias) if width else Silu()
 
 
 class ResidualConv(nn.Conv1d):

@@ -1,7 +1,7 @@
 """The registries of mixers, architectures and whole models."""
 
 from mecheval.core.registry import Registry
-from mecheval.models.mixer_options import paper, recurrent
+from mecheval.models.mixer_options import paper, recurrent, state_space
 
 mixers = Registry("mixer", given=("d_model", "max_len"))
 for name, cls, family in (
@@ -13,6 +13,8 @@ for name, cls, family in (
     ("linear_attention", "LinearAttention", paper),
     ("mamba", "Mamba", paper),
     ("gated_delta_net", "GatedDeltaNet", recurrent),
+    ("mamba2", "Mamba2", state_space),
+    ("mamba3", "Mamba3", state_space),
 ):
     mixers.add(name, f"mecheval.models.mixers.{name}:{cls}", getattr(family, f"{cls}Options"))
 
@@ -29,6 +31,8 @@ for name in (
     "h3",
     "hyena",
     "mamba",
+    "mamba2",
+    "mamba3",
     "hybrid",
     "parallel",
 ):

@@ -7,7 +7,7 @@ from it, o_t = S_tᵀ q_t, are computed in `mecheval.models.ops.recurrence`.
 from torch import nn
 
 from mecheval.core.errors import InvalidInput
-from mecheval.models.layers import ShortConvSilu
+from mecheval.models.layers import ShortConv
 from mecheval.models.mixers import Mixed, Output, Stream
 from mecheval.models.ops import Reads, gather_reads
 from mecheval.models.ops.recurrence import (
@@ -70,7 +70,7 @@ class Recurrent(nn.Module):
 
     def conv_state_size(self) -> int:
         """Return how many numbers its short convolutions keep."""
-        convs = [module for module in self.modules() if isinstance(module, ShortConvSilu)]
+        convs = [module for module in self.modules() if isinstance(module, ShortConv)]
         return sum(conv.in_channels * (conv.kernel_size[0] - 1) for conv in convs)
 
     def _recur(self, q: Queries, writes: Writes) -> Outputs:
