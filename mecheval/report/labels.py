@@ -21,7 +21,8 @@ _KNOWN = {
     "base_conv": ("BaseConv", "#56B4E9", "X"),
     "attention": ("Attention", "#0072B2", "D"),
 }
-_LATER = {"gated_delta_net": "Gated DeltaNet"}  # names alone: their colours are in order
+# names alone: their colours are in order
+_LATER = {"gated_delta_net": "Gated DeltaNet", "mamba2": "Mamba-2", "mamba3": "Mamba-3"}
 INK = "#222222"  # of text, and of lines that stand for no architecture
 ORDER = tuple(_KNOWN)  # from top to bottom, as in the paper
 OTHERS = ("#5B4A9E", "#7A4B2A", "#A03048", "#3E6B5C", "#4B5A6B")

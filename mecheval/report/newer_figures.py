@@ -70,6 +70,26 @@ def modern(study: Study) -> Figure:
     return Figure.of(study, "modern", title, [part], BARS, choice(study))
 
 
+def mamba3(study: Study) -> Figure:
+    """Draw Mamba-3 and Mamba-2 with and without convolution, with one layer and two."""
+    table = verdicts(study)
+    table = table.assign(
+        panel=["1 layer" if n == 1 else f"{n} layers" for n in table["model.layers"]],
+        label=[_taps(text) for text in table["model.architecture"]],
+    )
+    title = "Does Mamba-3 recall without a short convolution?"
+    title += "".join(f" {labels.task(text)}" for text in study.field("task"))
+    part = MechanismBars("", table)
+    return Figure.of(study, "mamba3", title, [part], BARS, choice(study))
+
+
+def _taps(text: str) -> str:
+    """Return an architecture by its name and the taps of its convolution."""
+    taps = labels.option(text, "d_conv")
+    name = labels.architecture(Spec.parse(text).name)
+    return f"{name}, {taps} taps" if taps else f"{name}, no convolution"
+
+
 def _by_task(study: Study) -> DataFrame:
     table = verdicts(study)
     return table.assign(panel=[labels.task(text) for text in table["task"]])

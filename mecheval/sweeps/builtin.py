@@ -77,7 +77,7 @@ def small() -> Scale:
         name="small",
         recall=Size(
             widths=(16, 32, 64),
-            rates={**two_rates, "mamba": (3e-3, 1e-2)},
+            rates={**two_rates, **dict.fromkeys(("mamba", "mamba2", "mamba3"), (3e-3, 1e-2))},
             options=_FOUR_PAIRS,
             fields=_RECALL,
             usual=usual.recall.rates,

@@ -1,7 +1,8 @@
 """Our recipes beyond the paper: which part of an architecture makes it retrieve, which store?
 
 `lattice` switches the parts of Gated DeltaNet off and on, `convolutions` puts short convolutions
-at one place after another, `modern` compares every architecture that there is.
+at one place after another, `modern` compares every architecture that there is, and `mamba3` tests
+a prediction that was written before any of its runs (paper/claims/predicted.py).
 """
 
 from collections.abc import Iterator, Mapping
@@ -25,6 +26,9 @@ _ADDED = {"decay by channel": "decay=channel", "normaliser": "normaliser=true"}
 # one layer retrieves on its own or not; with four layers the pattern is whole
 HYBRIDS = ("hybrid:gated_delta_net+attention", "parallel:attention|mamba")
 DEEP_HYBRIDS = ("hybrid:gated_delta_net*3+attention",)  # one of four layers attends, as published
+
+MAMBAS = ("mamba3", "mamba3:d_conv=4", "mamba2:d_conv=0", "mamba2")
+SEEDS = 10  # of a scale that has several
 
 PLACES = ("", "A", "q", "k", "v", "O", "C", "D", "M", "AqkvCD")  # the last is Canon's
 # Those whose own short convolution can be switched off, so that a place is all there is: Hyena's
@@ -71,6 +75,14 @@ def modern(scale: Scale) -> Iterator[Experiment]:
         every = (*ARCHITECTURES, *NEWER, *HYBRIDS)
         yield from scale.widest().experiments(task, every)
         yield from scale.widest().experiments(task, DEEP_HYBRIDS, layers=(4,))
+
+
+def mamba3(scale: Scale) -> Iterator[Experiment]:
+    """Train Mamba-3 and Mamba-2 on AR with and without convolution, with one layer and two."""
+    widest = scale.widest()  # at every rate: a wrong one must not make it fail
+    if len(widest.seeds_of(widest.recall, max(widest.recall.widths))) > 1:
+        widest = widest.with_seeds(SEEDS)
+    yield from widest.experiments("recall", MAMBAS, layers=(1, 2))
 
 
 def _without(*parts: str) -> str:

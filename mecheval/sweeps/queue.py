@@ -19,7 +19,7 @@ one of its runs has finished.
 import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -31,7 +31,7 @@ from mecheval.results.keep import join
 from mecheval.results.plan import Plan
 from mecheval.runs.experiment import Experiment, fields_of
 from mecheval.runs.files import read_input
-from mecheval.sweeps.recipe import Scale, get_experiments, get_scale
+from mecheval.sweeps.recipe import get_experiments, get_scale
 
 _NAME = re.compile("[a-z0-9][a-z0-9_-]*")
 _TABLES = ("only", "fields")  # of fields of experiments
@@ -183,18 +183,13 @@ def _study(table: Any) -> QueuedStudy:
     if fields and name == usual:
         raise InvalidInput("fields change every run; give the study a name of its own")
     if written.seeds:
-        scale = _with_seeds(scale, range(written.seeds))
+        scale = scale.with_seeds(written.seeds)
     experiments = list(_selected(get_experiments(written.recipe, scale), only, fields))
     if not experiments:
         raise InvalidInput(f"only={format_value(only)} leaves no experiment of {written.recipe}")
     records = tuple(one.record() for one in experiments)
     plan = Plan(written.recipe, scale.name, records, tuple(one.name for one in experiments))
     return QueuedStudy(name, written.why, plan, experiments)
-
-
-def _with_seeds(scale: Scale, seeds: Sequence[int]) -> Scale:
-    sizes = {name: replace(getattr(scale, name), more_seeds=()) for name in ("recall", "treecall")}
-    return replace(scale, seeds=tuple(seeds), **sizes)
 
 
 def _fields(table: Mapping[str, Any], name: str) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from mecheval.sweeps.planned import PlannedRun
 from mecheval.sweeps.queue import Queue
 from mecheval.sweeps.sweep import Executor, Runs, Sweep
 
-RECIPE = "queue"  # in the plan of the folder
+RECIPE, SCALE = "queue", "several"  # in the plan of the folder
 
 
 @runtime_checkable
@@ -25,7 +25,7 @@ class Watch(Protocol):
 def sweep_of(queue: Queue, folder: Path, options: SweepOptions) -> Sweep | None:
     """Return the sweep of what is not kept yet, or None if everything is."""
     todo = queue.todo
-    return Sweep(todo, folder, RECIPE, queue.path.stem, options) if todo else None
+    return Sweep(todo, folder, RECIPE, SCALE, options) if todo else None
 
 
 def execute(

@@ -46,7 +46,8 @@ COUNTS = {  # experiments at the scales quick, small, laptop and paper
     "emergence": (7, 21, 21, 49),
     "grandparent": (21, 63, 21, 525),
     "lattice": (34, 204, 68, 204),
-    "modern": (22, 132, 44, 132),
+    "mamba3": (8, 160, 80, 56),
+    "modern": (26, 156, 52, 156),
     "reverse": (7, 21, 21, 245),
 }
 recipe_module = sys.modules[
