@@ -35,6 +35,7 @@ fix: $(VENV)/ready
 
 docs: $(VENV)/oracles
 	$(BIN)/python docs/generate.py
+	$(BIN)/python docs/architectures.py
 	$(BIN)/zensical build --clean --strict
 
 bench: $(VENV)/oracles
@@ -59,10 +60,11 @@ reproduce: $(VENV)/ready
 	PATH="$(CURDIR)/$(BIN):$$PATH" sh docs/results/reproduce.sh
 
 # days: the next runs of docs/results/queue.toml that are not kept yet, beside whatever else runs here;
-# Ctrl-C stops it, the same command resumes, and docs/results/generate.py writes the pages in between
+# Ctrl-C stops it, the same command resumes, and the last two lines by themselves write the pages in between
 results: $(VENV)/ready
 	$(BIN)/mecheval sweep run --queue docs/results/queue.toml --nice
 	$(BIN)/python docs/results/generate.py
+	$(BIN)/python docs/architectures.py
 
 # a real one-node Slurm, which must be installed (slurmctld, slurmd, munge), and root
 slurm: $(VENV)/ready
