@@ -122,6 +122,29 @@ def test_mamba_initialises_itself():
         assert_uniform(pooled(mambas, f"{name}.weight"), -bound, bound)
 
 
+@pytest.mark.parametrize("architecture", ["mamba2", "mamba3"])
+def test_mamba2_and_mamba3_initialise_themselves(architecture):
+    blocks = model(f"{architecture}:head_dim=2").blocks  # 64 heads in each of the mixers
+    mixers = [block.mixer for block in blocks]
+    assert all((block.mlp is None) == (architecture == "mamba2") for block in blocks)
+    assert all(isinstance(block.norm1, nn.RMSNorm) for block in blocks)
+    ones = ("D", "o_norm.weight", "B_norm.weight", "C_norm.weight", "B_bias", "C_bias")
+    for mixer in mixers:
+        found = dict(mixer.named_parameters())
+        assert all((found[name] == 1).all() for name in ones if name in found)
+    assert_uniform(F.softplus(pooled(mixers, "dt_bias")).log(), math.log(0.001), math.log(0.1))
+    names = [name for name, part in mixers[0].named_modules() if isinstance(part, nn.Linear)]
+    assert len(names) == {"mamba2": 6, "mamba3": 9}[architecture]
+    for name in names:
+        bound = (128 * LAYERS) ** -0.5 if name == "out_proj" else 64**-0.5
+        assert_uniform(pooled(mixers, f"{name}.weight"), -bound, bound)
+    if architecture == "mamba2":
+        assert_uniform(pooled(mixers, "A_log").exp(), 1, 16)
+        for name in "xBC":
+            assert_uniform(pooled(mixers, f"{name}_conv.weight"), -0.5, 0.5)
+            assert_uniform(pooled(mixers, f"{name}_conv.bias"), -0.5, 0.5)
+
+
 def test_h3s_state_space_models_are_initialised_as_published():
     h3s = [block.mixer for block in model("h3:d_state=64", 128).blocks]
     for h3 in h3s:

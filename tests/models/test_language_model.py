@@ -10,7 +10,7 @@ from mecheval.models.registries import architectures, mixers
 from mecheval.models.site import patch, record
 
 EVERY = ["attention", "base_conv", "based", "delta_net", "h3:d_state=32", "hyena", "mamba"]
-EVERY += ["gated_delta_net"]
+EVERY += ["gated_delta_net", "mamba2", "mamba3"]
 # architectures whose pattern is not an option
 FIXED = [name for name in architectures.names() if name not in ("hybrid", "parallel")]
 ABLATIONS = [

@@ -26,6 +26,8 @@ def test_gradients_are_those_of_finite_differences(spec):
         "h3:d_state=4",
         "hyena:filter_order=3",
         "mamba:d_state=3",
+        "mamba2:head_dim=4,d_state=3",
+        "mamba3:head_dim=4,d_state=4",
     ],
 )
 def test_gradients_of_a_block_are_those_of_finite_differences(name):
@@ -118,6 +120,24 @@ SITES = {
         "state": "batch time d_inner d_state",
         "dt": "batch time d_inner",
     },
+    "mamba2": {
+        "x_conv_out": "batch time d_inner",
+        "B_conv_out": "batch time group d_state",
+        "C_conv_out": "batch time group d_state",
+        "dt": "batch time head",
+        "state": "batch time head d_key d_value",
+        "head_out": "batch time head d_value",
+        "gate_out": "batch time d_inner",
+    },  # and log_decay
+    "mamba3": {
+        "value": "batch time head d_value",
+        "key": "batch time head d_key",
+        "query": "batch time head d_key",
+        "dt": "batch time head",
+        "state": "batch time head d_key d_value",
+        "head_out": "batch time head d_value",
+        "gate_out": "batch time d_inner",
+    },  # and share, angle, log_decay, x_conv_out, B_conv_out and C_conv_out
 }
 
 

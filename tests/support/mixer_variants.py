@@ -26,6 +26,23 @@ VARIANTS = [
             {"decay": "none", "delta": False, "d_conv": 0, "normaliser": True},
         )
     ),
+    *(
+        Spec("mamba2", {"head_dim": 4, "d_state": 3} | options)
+        for options in (
+            {},
+            {"groups": 2, "d_conv": 2, "gate": False},
+            {"head_dim": 2, "d_conv": 0, "norm": False, "skip": False, "decay": False},
+        )
+    ),
+    *(
+        Spec("mamba3", {"head_dim": 4, "d_state": 4} | options)
+        for options in (
+            {},
+            {"groups": 2, "d_conv": 3, "norm": True, "rotary": 1.0, "decay": "heavy_tail"},
+            {"head_dim": 2, "trapezoid": False, "rotary": 0.0, "bias": False, "bc_norm": False},
+            {"decay": "none", "gate": False, "skip": False},
+        )
+    ),
     *(Spec("h3", {"d_state": 4, "head_dim": head_dim}) for head_dim in (1, 2, 4)),
     *(Spec("hyena", {"filter_order": 3, "short": 2, "skip": skip}) for skip in (False, True)),
     *(Spec("mamba", {"d_state": 3, "d_conv": d_conv}) for d_conv in (0, 2, 4)),
@@ -51,7 +68,7 @@ def sizes(spec, d_model=4, max_len=16):
         known["d_head"] = known["d_key"] = known["d_value"] = d_model // options["heads"]
     if "expand_k" in options:
         known |= recurrent_sizes(options, d_model)
-    if "head_dim" in options:
+    if spec.name == "h3":
         known |= {"head": d_model // options["head_dim"], "ssms": d_model // options["head_dim"]}
         known |= {
             "pairs": options["d_state"] // 2,
@@ -60,6 +77,8 @@ def sizes(spec, d_model=4, max_len=16):
         }
     if "expand" in options:
         known |= {"d_inner": options["expand"] * d_model, "dt_rank": math.ceil(d_model / 16)}
+    if "groups" in options:
+        known |= state_space_sizes(options, d_model)
     return known
 
 
@@ -75,6 +94,15 @@ def recurrent_sizes(options, d_model):
     if options.get("normaliser"):
         known["d_value"] += 1
     return known
+
+
+def state_space_sizes(options, d_model):
+    """Return the sizes of Mamba-2 and Mamba-3."""
+    d_state, head_dim, groups = (options[name] for name in ("d_state", "head_dim", "groups"))
+    heads = options["expand"] * d_model // head_dim
+    known = {"head": heads, "heads": heads, "d_key": d_state, "d_value": head_dim}
+    known |= {"group": groups, "group_states": groups * d_state}
+    return known | {"angle": int(options.get("rotary", 0) * d_state) // 2}
 
 
 def table(name):

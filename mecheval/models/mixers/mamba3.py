@@ -14,7 +14,7 @@ import math
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float
+from jaxtyping import Complex, Float
 from torch import Tensor, nn
 
 from mecheval.models.layers import RMSNorm, ShortConv, draw_step_bias, split_heads
@@ -30,6 +30,7 @@ WIDE = {"mps": torch.float32}  # angles add up in float64 where the device has i
 
 ByHead = Float[Tensor, "batch time head"]
 Angles = Float[Tensor, "batch time head angle"]
+Turns = Complex[Tensor, "batch time head angle"]
 Tokens = Float[Tensor, "batch time ..."]
 Steps = Float[Tensor, "batch step ..."]
 
@@ -83,8 +84,12 @@ class Mamba3(Mamba3Options, StateSpace):
         dt = self.dt(F.softplus(self.dt_proj(x) + self.dt_bias))
         if self.angles:
             angle = self.angle(self._angles(x, dt))
-            there = angle if at is None else gather_reads(angle.flatten(start_dim=2), at)
-            k, q = rotate(k, angle), rotate(q, there.view(*q.shape[:3], self.angles))
+            turn = unit(angle)
+            k = rotate(k, turn)
+            if at is not None:
+                angle = gather_reads(angle.flatten(start_dim=2), at)
+                turn = unit(angle.view(*at.shape, self.heads, self.angles))
+            q = rotate(q, turn)
         k, q = self.key(k), self.query(q)
         log_w = self._log_decays(x, dt)
         if not self.trapezoid:
@@ -137,13 +142,17 @@ class Mamba3(Mamba3Options, StateSpace):
         return total.remainder(2 * math.pi).to(x.dtype)
 
 
-def rotate(x: Keys, angle: Angles) -> Keys:
-    """Rotate each pair of neighbouring channels by its angle; channels without one stay."""
-    pairs, rest = x.tensor_split([2 * angle.shape[-1]], dim=-1)
-    one, other = pairs[..., 0::2], pairs[..., 1::2]
-    cos, sin = angle.cos(), angle.sin()
-    rotated = torch.stack([one * cos - other * sin, one * sin + other * cos], dim=-1)
-    return torch.cat([rotated.flatten(start_dim=-2), rest], dim=-1)
+def unit(angle: Angles) -> Turns:
+    """Return exp(iφ)."""
+    return torch.complex(angle.cos(), angle.sin())
+
+
+def rotate(x: Keys, turn: Turns) -> Keys:
+    """Multiply pairs of neighbouring channels, as complex numbers; channels beyond stay."""
+    pairs, rest = x.tensor_split([2 * turn.shape[-1]], dim=-1)
+    numbers = torch.view_as_complex(pairs.contiguous().view(*turn.shape, 2))
+    rotated = torch.view_as_real(numbers * turn).flatten(start_dim=-2)
+    return torch.cat([rotated, rest], dim=-1)
 
 
 def heavy_tail(x: ByHead) -> ByHead:
