@@ -8,7 +8,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # one torch thread per process: two on a busy machine are many times slower than one
 export OMP_NUM_THREADS := 1
 
-.PHONY: demo test test-long test-all check fix docs bench guard torture lock slurm reproduce clean
+.PHONY: demo test test-long test-all check fix docs bench guard torture lock slurm reproduce results clean
 
 demo: $(VENV)/ready
 	$(BIN)/mecheval demo
@@ -35,6 +35,7 @@ fix: $(VENV)/ready
 
 docs: $(VENV)/oracles
 	$(BIN)/python docs/generate.py
+	$(BIN)/python docs/architectures.py
 	$(BIN)/zensical build --clean --strict
 
 bench: $(VENV)/oracles
@@ -57,6 +58,13 @@ lock: $(VENV)/ready
 # hours: every run behind docs/results, and the pages made from them
 reproduce: $(VENV)/ready
 	PATH="$(CURDIR)/$(BIN):$$PATH" sh docs/results/reproduce.sh
+
+# days: the next runs of docs/results/queue.toml that are not kept yet, beside whatever else runs here;
+# Ctrl-C stops it, the same command resumes, and the last two lines by themselves write the pages in between
+results: $(VENV)/ready
+	$(BIN)/mecheval sweep run --queue docs/results/queue.toml --nice
+	$(BIN)/python docs/results/generate.py
+	$(BIN)/python docs/architectures.py
 
 # a real one-node Slurm, which must be installed (slurmctld, slurmd, munge), and root
 slurm: $(VENV)/ready

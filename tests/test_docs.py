@@ -21,7 +21,8 @@ from support import made_runs as made
 from mecheval.cli import app, main
 from mecheval.models.registries import mixers
 from mecheval.runs.provenance import made_by
-from mecheval.sweeps.recipe import get_experiments, get_scale
+from mecheval.sweeps.newer import DEEP_HYBRIDS, HYBRIDS
+from mecheval.sweeps.recipe import ARCHITECTURES, NEWER, get_experiments, get_scale
 from mecheval.tasks import tasks
 
 ROOT = Path(__file__).parents[1]
@@ -185,6 +186,19 @@ def test_generated_pages_are_what_the_code_says(name):
     assert (DOCS / name).read_text(encoding="utf-8") == GENERATED["pages"]()[name], (
         "run `make docs`"
     )
+
+
+def test_the_page_of_architectures_is_what_the_kept_runs_say():
+    made = runpy.run_path(str(DOCS / "architectures.py"))["page"]()
+    assert (DOCS / "architectures.md").read_text(encoding="utf-8") == made, "run `make docs`"
+
+
+def test_every_architecture_has_its_equation_and_its_source():
+    """A new one needs a table in docs/architectures.toml."""
+    about = tomllib.loads((DOCS / "architectures.toml").read_text(encoding="utf-8"))
+    assert set(about) == {*ARCHITECTURES, *NEWER, *HYBRIDS, *DEEP_HYBRIDS}
+    for name, said in about.items():
+        assert {"family", "equation", "source"} == set(said), name
 
 
 def test_every_page_is_in_the_contents():

@@ -60,10 +60,15 @@ def folders() -> list[Path]:
     return sorted(
         found,
         key=lambda folder: (
-            ORDER.index(folder.name.removeprefix("figure").split("-")[0]),
+            place(folder.name.removeprefix("figure").split("-")[0]),
             folder.name,
         ),
     )
+
+
+def place(name: str) -> int:
+    """Return the place of a study; those that are not of the paper come last."""
+    return ORDER.index(name) if name in ORDER else len(ORDER)
 
 
 def draw_study(study: Study) -> Figure:

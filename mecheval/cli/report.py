@@ -97,7 +97,7 @@ def keep(
     Several folders of the same sweep, archives among them, become one study, together with single
     runs of its experiments.
     """
-    from mecheval.results.archive import keep
+    from mecheval.results.keep import keep
 
     kept = keep(folders, out)
     size = sum(file.stat().st_size for file in kept.files(out))

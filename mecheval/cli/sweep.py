@@ -19,19 +19,14 @@ from mecheval.cli.app import (
     warn_renamed,
     whole,
 )
-from mecheval.cli.sweep_actions import (
-    execute,
-    print_rows,
-    print_sweep_estimate,
-    submit,
-    sweep_summary,
-)
+from mecheval.cli.sweep_actions import Launch, SweepLaunch, be_nice, print_rows, sweep_summary
 from mecheval.core.errors import InvalidInput
 
 if TYPE_CHECKING:
     from mecheval.runs.experiment import Experiment
     from mecheval.sweeps.options import SweepOptions
-    from mecheval.sweeps.sweep import Sweep
+
+    Prepared = tuple[Callable[[], Any], Callable[[Any, SweepOptions], Launch]]
 
 
 class SweepGroup(TyperGroup):
@@ -69,15 +64,19 @@ _REUSE = "copy finished runs of the same experiments from this folder"
 Reuse = Annotated[list[Path] | None, typer.Option(metavar="DIR", help=_REUSE)]
 _NO_REPORT = "do not write figure and report at the end"
 NoReport = Annotated[bool, typer.Option("--no-report", help=_NO_REPORT)]
+_NICE = "leave the processor to everything else"
+Nice = Annotated[bool, typer.Option("--nice", help=_NICE)]
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="the folder of a sweep")]
 _RECIPE = "whose experiments; 'mecheval list recipes' shows all"
-_OUT = "folder of the runs; default: runs/RECIPE-SCALE"
+_SCALE = "quick (if left out), small, laptop or paper"
+_OUT = "folder of the runs; default: runs/RECIPE-SCALE, or runs/queue"
+_QUEUE = "run what is not kept yet of the studies in a file, and keep them beside it"
 
 
 def _launch(
     only: Sequence[str],
     prepare: Callable[[], Any],
-    build: "Callable[[Any, SweepOptions], Sweep]",
+    build: "Callable[[Any, SweepOptions], Launch]",
     *,
     workers: Workers = None,
     timeout: Timeout = None,
@@ -90,51 +89,83 @@ def _launch(
     reuse: Reuse = None,
     plugin: Plugins = None,
     no_report: NoReport = False,
+    nice: Nice = False,
     as_json: Json = False,
 ) -> None:
     """Run, submit or estimate the experiments whose status is in `only`.
 
-    `build` makes the sweep of what `prepare` returns; the problems of both and of the options are
-    reported together.
+    `build` makes what is launched of what `prepare` returns; the problems of both and of the
+    options are reported together.
     """
     load(plugin)
     limits = {"timeout": timeout, "save_every": save_every, "shuffle": shuffle}
     options, prepared, _ = all_of(
         lambda: _options(workers, device, plugin, reuse, **limits),
         prepare,
-        lambda: _check_where(ray, slurm),
+        lambda: _check_where(ray, slurm, nice),
     )
-    sweep = build(prepared, options)
+    launch = build(prepared, options)
     if ray is None and not slurm:
         options.check_device()
+    if nice:
+        be_nice()
     if dry_run:
-        print_sweep_estimate(sweep, only, as_json)
+        launch.estimate(only, as_json)
     elif slurm:
-        submit(sweep, only, workers, as_json)
+        launch.submit(only, workers, as_json)
     else:
-        execute(sweep, only, ray, not no_report, as_json)
+        launch.execute(only, ray, not no_report, as_json)
 
 
-@sweep_app.command(epilog="Example: mecheval sweep run emergence --scale quick")
+_EXAMPLES = """Example: mecheval sweep run emergence --scale quick
+
+Example: mecheval sweep run --queue docs/results/queue.toml --nice"""
+
+
+@sweep_app.command(epilog=_EXAMPLES)
 @takes_options_of(_launch)
 def run(
-    recipe: Annotated[str, typer.Argument(metavar="RECIPE", help=_RECIPE)],
-    scale: Annotated[str, typer.Option(help="quick, small, laptop or paper")] = "quick",
+    recipe: Annotated[str | None, typer.Argument(metavar="[RECIPE]", help=_RECIPE)] = None,
+    scale: Annotated[str | None, typer.Option(help=_SCALE)] = None,
     out: Annotated[Path | None, typer.Option("--out", metavar="DIR", help=_OUT)] = None,
+    queue: Annotated[Path | None, typer.Option(metavar="FILE.toml", help=_QUEUE)] = None,
     **options: Any,
 ) -> None:
-    """Run the experiments of a recipe that are not finished.
+    """Run the experiments of a recipe, or of a queue of studies, that are not finished.
 
-    It ends by writing figure and report into the folder. Rerun the same command to resume.
+    A recipe ends by writing figure and report into the folder. Rerun the same command to resume.
     """
-    from mecheval.sweeps.sweep import OPEN, Sweep
+    from mecheval.sweeps.sweep import OPEN
 
+    if queue is None:
+        prepare, build = _of_recipe(recipe, scale or "quick", out)
+    elif recipe or scale:
+        given = "RECIPE" if recipe else "--scale"
+        raise InvalidInput(f"{given} and --queue cannot be used both; leave one of them out")
+    else:
+        prepare, build = _of_queue(queue, out)
+    _launch(OPEN, prepare, build, **options)
+
+
+def _of_recipe(recipe: str | None, scale: str, out: Path | None) -> "Prepared":
+    from mecheval.sweeps.sweep import Sweep
+
+    if recipe is None:
+        raise InvalidInput("RECIPE is missing; give one, or --queue FILE.toml")
     folder = out or Path("runs") / f"{recipe}-{scale}"
 
-    def build(experiments: "list[Experiment]", options: "SweepOptions") -> "Sweep":
-        return Sweep(experiments, folder, recipe, scale, options)
+    def build(experiments: "list[Experiment]", options: "SweepOptions") -> Launch:
+        return SweepLaunch(Sweep(experiments, folder, recipe, scale, options))
 
-    _launch(OPEN, lambda: _experiments(recipe, scale), build, **options)
+    return lambda: _experiments(recipe, scale), build
+
+
+def _of_queue(path: Path, out: Path | None) -> "Prepared":
+    from mecheval.cli.sweep_queue import QueueLaunch
+    from mecheval.sweeps.queue import Queue
+
+    folder = out or Path("runs") / "queue"
+    return lambda: Queue.read(path), lambda queue, options: QueueLaunch(queue, folder, options)
 
 
 @sweep_app.command(epilog="Example: mecheval sweep status runs/emergence-quick")
@@ -168,8 +199,8 @@ def retry(folder: Folder, **options: Any) -> None:
     from mecheval.results.plan import Plan
     from mecheval.sweeps.sweep import AGAIN, Sweep
 
-    def build(plan: Plan, options: "SweepOptions") -> Sweep:
-        return Sweep.read(folder, options)
+    def build(plan: Plan, options: "SweepOptions") -> Launch:
+        return SweepLaunch(Sweep.read(folder, options))
 
     _launch(AGAIN, lambda: Plan.require(folder), build, **options)
 
@@ -204,9 +235,12 @@ def _experiments(recipe: str, scale: str) -> "list[Experiment]":
     return get_experiments(recipe, size)
 
 
-def _check_where(ray: str | None, slurm: bool) -> None:
+def _check_where(ray: str | None, slurm: bool, nice: bool) -> None:
     from mecheval.sweeps.ray import check_address
 
+    if nice and (slurm or ray is not None):
+        given = "--slurm" if slurm else "--ray"
+        raise InvalidInput(f"--nice and {given} cannot be used both: the cluster has priorities")
     if slurm and ray is not None:
         raise InvalidInput("--ray and --slurm cannot be used both; choose one")
     if ray is not None:

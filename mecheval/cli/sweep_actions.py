@@ -1,10 +1,12 @@
 """A sweep on the command line is executed, submitted or estimated."""
 
+import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from mecheval.cli.app import print_json
 from mecheval.cli.sweep_report import print_report, write_report
@@ -17,6 +19,41 @@ if TYPE_CHECKING:
     from mecheval.sweeps.sweep import Executor, Sweep
 
 
+@runtime_checkable
+class Launch(Protocol):
+    """A sweep or a queue of studies, which a command launches."""
+
+    def execute(
+        self, only: Sequence[str], ray: str | None, report: bool, as_json: bool
+    ) -> None: ...
+
+    def estimate(self, only: Sequence[str], as_json: bool) -> None: ...
+
+    def submit(self, only: Sequence[str], workers: int | None, as_json: bool) -> None: ...
+
+
+@dataclass(frozen=True)
+class SweepLaunch:
+    """A sweep of one recipe."""
+
+    sweep: "Sweep"
+
+    def execute(self, only: Sequence[str], ray: str | None, report: bool, as_json: bool) -> None:
+        execute(self.sweep, only, ray, report, as_json)
+
+    def estimate(self, only: Sequence[str], as_json: bool) -> None:
+        print_sweep_estimate(self.sweep, only, as_json)
+
+    def submit(self, only: Sequence[str], workers: int | None, as_json: bool) -> None:
+        submit(self.sweep, only, workers, as_json)
+
+
+def be_nice() -> None:
+    """Give this process, and those that it will start, the lowest priority; Windows has no such."""
+    if hasattr(os, "nice"):
+        os.nice(19)
+
+
 def execute(
     sweep: "Sweep",
     only: Sequence[str],
@@ -24,11 +61,10 @@ def execute(
     report: bool,
     as_json: bool,
 ) -> None:
-    from mecheval.runs.pending import STOPPED
-    from mecheval.terminal.sweep_view import failures, sweep_progress
+    from mecheval.terminal.sweep_view import sweep_progress
 
     interruption: Interrupted | None = None
-    with sweep_progress(sweep.options.workers) as watch, _executor(sweep, ray) as executor:
+    with sweep_progress(sweep.options.workers) as watch, executor_of(sweep, ray) as executor:
         try:
             runs = sweep.execute(executor, only, watch)
         except Interrupted as error:
@@ -45,15 +81,22 @@ def execute(
             print_report(*written)
     if interruption:
         raise interruption
+    refuse_failures(rows, f"'mecheval sweep retry {sweep.folder}' tries again")
+
+
+def refuse_failures(rows: Sequence[dict[str, Any]], again: str) -> None:
+    """Raise RunFailed with a line for each run that failed or was stopped, if there is any."""
+    from mecheval.runs.pending import STOPPED
+    from mecheval.terminal.sweep_view import failures
+
     if failed := failures(rows):
-        again = f"'mecheval sweep retry {sweep.folder}' tries again"
         stopped = any(row["status"] == STOPPED for row in rows)
         count = f"{len(failed)} of {len(rows)} runs {'are not finished' if stopped else 'failed'}"
         raise RunFailed("\n".join([*failed, f"{count}; {again}"]))
 
 
 @contextmanager
-def _executor(sweep: "Sweep", ray: str | None) -> "Iterator[Callable[[], Executor]]":
+def executor_of(sweep: "Sweep", ray: str | None) -> "Iterator[Callable[[], Executor]]":
     """Yield a function that returns the executor.
 
     Local workers start at once, to be ready in time; a cluster is contacted if there is work.

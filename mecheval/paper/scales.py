@@ -6,7 +6,7 @@ rates.
 
 from dataclasses import replace
 
-from mecheval.sweeps.recipe import Scale, Size
+from mecheval.sweeps.recipe import NEWER, Scale, Size
 
 _WIDTHS = (16, 32, 64, 128, 256)
 _RATES = (3e-5, 1e-4, 3e-4, 1e-3, 3e-3)
@@ -14,6 +14,7 @@ _FIELDS = {"train.documents": 100_032, "train.batch": 32}
 _FIELDS |= {"eval.documents": 320, "eval.every": 1000}
 _BEST = {"attention": (1e-3,), "based": (3e-3,), "mamba": (1e-2,), "delta_net": (3e-3,)}
 _BEST |= {"hyena": (3e-4,), "h3": (3e-3,), "base_conv": (1e-2,)}
+_LATER = {**dict.fromkeys(NEWER, (3e-3,)), **dict.fromkeys(("hybrid", "parallel"), (1e-3,))}
 
 
 def paper() -> Scale:
@@ -34,13 +35,16 @@ def paper() -> Scale:
 def laptop() -> Scale:
     """Return AR at two widths, the larger with three seeds, and ATR at one width and grammar.
 
-    Each architecture is trained at its best published rate, where that is known.
+    Each architecture is trained at its best published rate, where that is known; those that are
+    later than the paper at the rate of their nearest relative in it.
     """
     published = paper()
-    treecall = {**dict.fromkeys(_BEST, (1e-3,)), "mamba": (3e-3,)}
+    treecall = {**dict.fromkeys(_BEST, (1e-3,)), "mamba": (3e-3,), **_LATER}
     return Scale(
         name="laptop",
-        recall=replace(published.recall, widths=(32, 64), rates=_BEST, more_seeds=(1, 2)),
+        recall=replace(
+            published.recall, widths=(32, 64), rates={**_BEST, **_LATER}, more_seeds=(1, 2)
+        ),
         treecall=replace(published.treecall, widths=(64,), rates=treecall),
         grammars=("atr",),
     )

@@ -13,6 +13,8 @@ figures = Registry("figure", given=("study",))
 figures.add("demo", "mecheval.report.verdict_figure:demo")
 figures.add("emergence", "mecheval.report.training_figures:emergence")
 figures.add("cost", "mecheval.report.training_figures:cost")
+for _name in ("convolutions", "lattice", "mamba3", "modern"):
+    figures.add(_name, f"mecheval.report.newer_figures:{_name}")
 
 
 class NothingToDraw(InvalidInput):

@@ -22,6 +22,8 @@ _KNOWN = {
     "base_conv": ("BaseConv", "#56B4E9", "X"),
     "attention": ("Attention", "#0072B2", "D"),
 }
+# names alone: their colours are in order
+_LATER = {"gated_delta_net": "Gated DeltaNet", "mamba2": "Mamba-2", "mamba3": "Mamba-3"}
 INK = "#222222"  # of text, and of lines that stand for no architecture
 ORDER = tuple(_KNOWN)  # from top to bottom, as in the paper
 OTHERS = ("#5B4A9E", "#7A4B2A", "#A03048", "#3E6B5C", "#4B5A6B")
@@ -52,7 +54,10 @@ def order(text: str) -> tuple[int, str]:
 def architecture(text: str) -> str:
     """Return the display name: `mamba:d_conv=2` is Mamba, d_conv=2."""
     spec = Spec.parse(text)
-    return ", ".join([_KNOWN.get(spec.name, (spec.name,))[0], *_options(spec.options)])
+    if spec.name in ("hybrid", "parallel"):
+        return text
+    name = _KNOWN.get(spec.name, (_LATER.get(spec.name, spec.name),))[0]
+    return ", ".join([name, *_options(spec.options)])
 
 
 def looks(texts: list[str]) -> dict[str, tuple[str, str]]:

@@ -95,6 +95,11 @@ def count_mechanism(mechanism: str, what: str, mechanisms: Sequence[str]) -> Num
     return _count(what, mechanism, [name == mechanism for name in solved], ())
 
 
+def count_verdicts(allowed: Sequence[str], what: str, mechanisms: Sequence[str]) -> Number:
+    """Count the seeds whose verdict is one of several, `unsolved` perhaps among them."""
+    return _count(what, " or ".join(allowed), [name in allowed for name in mechanisms], ())
+
+
 def of_runs(number: Number) -> Number:
     """Say that what was counted are runs of several widths and rates, not seeds of one cell."""
     return replace(number, unit=RUNS)

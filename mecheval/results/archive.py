@@ -5,29 +5,32 @@ runs.parquet      every planned experiment, how it ended, its verdict and proven
 rows.parquet      every measurement
 curves.parquet    every evaluation
 
-Weights and checkpoints are not archived. Measured numbers have single precision.
+Weights and checkpoints are not archived. Measured numbers have single precision. New tables are
+written into a folder `next` and then take the place of the old ones, so that a process may be
+killed at any time: while there is a folder `next`, what is in it counts.
 """
 
 import json
 import os
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from mecheval.core.errors import InvalidInput, StoreError
+from mecheval.core.errors import StoreError
 from mecheval.core.spec import canonical_json
-from mecheval.results.parquet import Lines, duckdb_name, read_parquet, write_parquet
-from mecheval.runs.files import Damaged, read, read_json, sha256, write_json
+from mecheval.results.parquet import Lines, read_parquet, write_parquet
+from mecheval.runs.files import TEMPORARY, Damaged, read, read_json, remove, sha256, write_json
 from mecheval.runs.records import check_records
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-KEPT = "study.json"
-DAMAGED = "damaged"
+    from mecheval.results.plan import Plan  # which reads archives
+
+KEPT, NEXT = "study.json", "next"
+DAMAGED, WAITING = "damaged", "waiting"
 OUTCOME = ("key", "status", "steps", "reason", "folder")
 FACTS = ("verdict", "provenance")
 _FLOAT = {"runs": "Float64", "rows": "Float32", "curves": "Float32"}  # of each table
@@ -61,50 +64,94 @@ class Archive:
     @classmethod
     def read(cls, folder: Path) -> "Archive | None":
         """Read the archive in a folder; return None if there is none."""
-        if not os.path.lexists(folder / KEPT):  # a link that leads nowhere is damage
-            if all(path.exists() for path in cls.files(folder)[1:]):
+        about_it, *files = cls.files(folder)
+        if not os.path.lexists(about_it):  # a link that leads nowhere is damage
+            if all(path.exists() for path in files):
                 raise StoreError(f"{folder} is damaged: it has tables and no {KEPT}")
             return None
+        paths = dict(zip(_TABLES, files, strict=True))
         try:
-            about = read_json(folder / KEPT)
+            about = read_json(about_it)
             check_records("study", [about], KEPT)
-            for name in _TABLES:
-                if sha256(read(folder / f"{name}.parquet")) != about["sha256"].get(name):
+            for name, path in paths.items():
+                if sha256(read(path)) != about["sha256"].get(name):
                     raise Damaged(f"{name}.parquet does not agree with its checksum")
-            tables = {name: read_parquet(folder / f"{name}.parquet") for name in _TABLES}
+            tables = {name: read_parquet(path) for name, path in paths.items()}
             _check_tables(**tables)
             return cls(about["recipe"], about["scale"], **tables)
         except Damaged as error:
             raise StoreError(f"{folder} is damaged: {error}") from error
 
-    def write(self, folder: Path) -> None:
-        """Replace the archive in a folder once the new tables are complete.
+    @classmethod
+    def planned(cls, plan: "Plan") -> "Archive":
+        """Return the archive of a plan of which nothing has been run."""
+        lines = []
+        for record, name in zip(plan.experiments, plan.folders, strict=True):
+            outcome = {"status": WAITING, "steps": 0, "reason": None, "folder": name}
+            lines.append({**outcome, **record, **dict.fromkeys(FACTS)})
+        return cls(plan.recipe, plan.scale, lines, [], [])
 
-        `study.json` is written last: without it there is no archive.
-        """
+    @classmethod
+    def of(cls, entries: Iterable[Entry]) -> "Archive":
+        """Return an archive of runs without a plan."""
+        archive = cls(None, None, [], [], [])
+        for outcome, experiment, data in entries:
+            facts = {name: getattr(data, name) for name in FACTS} if data else {}
+            archive.runs.append(line_of({**outcome, **experiment}, facts))
+            if data:
+                archive.rows.extend({"key": outcome["key"], **row} for row in data.rows)
+                archive.curves.extend({"key": outcome["key"], **row} for row in data.curve)
+        return archive
+
+    def write(self, folder: Path) -> None:
+        """Replace the archive in a folder once the new tables are complete."""
         try:
-            checksums = self._write_tables(folder)
+            folder.mkdir(parents=True, exist_ok=True)
+            settle(folder)
+            self._write_next(folder)
+            settle(folder)
         except OSError as error:
             raise StoreError(f"{folder} cannot be written: {error.strerror}") from error
-        about = {"recipe": self.recipe, "scale": self.scale, "sha256": checksums}
-        write_json(folder / KEPT, about)
 
-    def _write_tables(self, folder: Path) -> dict[str, str]:
-        """Replace the tables once all are complete; return their checksums."""
-        folder.mkdir(parents=True, exist_ok=True)
-        with TemporaryDirectory(dir=folder) as temporary:
-            tables = {name: Path(temporary) / f"{name}.parquet" for name in _TABLES}
-            for name, path in tables.items():
+    def _write_next(self, folder: Path) -> None:
+        """Write all files into a folder of another name, and rename it when it is complete."""
+        temporary = folder / f"{NEXT}{TEMPORARY}"
+        remove(temporary)  # left by a kill
+        temporary.mkdir()
+        try:
+            about, *tables = self.files(temporary)
+            checksums = {}
+            for name, path in zip(_TABLES, tables, strict=True):
                 write_parquet(_table(getattr(self, name), _FLOAT[name]), path)
-            checksums = {name: sha256(read(path)) for name, path in tables.items()}
-            (folder / KEPT).unlink(missing_ok=True)
-            for path in tables.values():
-                path.replace(folder / path.name)
-        return checksums
+                checksums[name] = sha256(read(path))
+            record = {"recipe": self.recipe, "scale": self.scale, "sha256": checksums}
+            write_json(about, record)
+            temporary.rename(folder / NEXT)
+        finally:
+            remove(temporary)
 
     @staticmethod
     def files(folder: Path) -> list[Path]:
-        return [folder / KEPT, *(folder / f"{name}.parquet" for name in _TABLES)]
+        """Return the record and the tables: each from the folder `next` as long as it is there."""
+        paths = []
+        for name in (KEPT, *(f"{table}.parquet" for table in _TABLES)):
+            new = folder / NEXT / name
+            paths.append(new if os.path.lexists(new) else folder / name)
+        return paths
+
+    def finished(self) -> set[str]:
+        """Return the keys of the runs that have ended and were measured."""
+        return {str(line["key"]) for line in self.runs if line["provenance"]}
+
+    def only(self, keys: Collection[str]) -> "Archive":
+        """Return the finished runs with these keys, as runs without a plan."""
+        found = self.finished() & set(keys)
+        tables = ([line for line in table if line["key"] in found] for table in self._tables)
+        return Archive(None, None, *tables)
+
+    @property
+    def _tables(self) -> tuple[Lines, ...]:
+        return self.runs, self.rows, self.curves
 
     def entries(self, folder: Path) -> Iterator[Entry]:
         """Yield the outcome, the experiment and the data of each run, as run folders would."""
@@ -128,28 +175,16 @@ class Archive:
         return f"runs of {self.recipe} at scale {self.scale}"
 
 
-def keep(folders: Sequence[Path], out: Path) -> Archive:
-    """Archive the runs of all folders into `out`, in place of an archive that is there.
-
-    A folder may be an archive itself, even `out`: runs of one sweep on several machines become one
-    study, and runs made one by one join the sweep that plans them.
-    """
-    duckdb_name(out)
-    try:
-        used = out.exists() and any(out.iterdir() if out.is_dir() else [out])
-        if used and not (out / KEPT).exists():
-            raise InvalidInput(f"out={str(out)!r} must be a new folder, or one with a kept study")
-    except OSError as error:
-        raise StoreError(f"{out} cannot be written: {error.strerror}") from error
-    archives = [_collect(folder) for folder in folders]
-    first = archives[0]
-    for folder, archive in zip(folders, archives, strict=True):
-        if not _belongs(archive, first):
-            problem = f"has {archive.about}, and must not be mixed with {first.about}"
-            raise InvalidInput(f"DIR={str(folder)!r} {problem}")
-    joined = _join(archives)
-    joined.write(out)
-    return joined
+def settle(folder: Path) -> None:
+    """Put the files in `next` into their places, which a killed process had begun to do."""
+    place = folder / NEXT
+    if not place.is_dir():
+        return
+    about, *tables = Archive.files(folder)
+    for path in (*tables, about):
+        if path.parent == place:
+            path.replace(folder / path.name)
+    place.rmdir()
 
 
 def experiment_of(line: Mapping[str, Any]) -> dict[str, Any]:
@@ -185,49 +220,10 @@ def _parse_fact(text: str, name: str) -> dict[str, Any]:
     return fact
 
 
-def _collect(folder: Path) -> Archive:
-    from mecheval.results.plan import Plan  # which reads archives
-    from mecheval.results.table import Results
-
-    results, plan = Results(folder), Plan.read(folder)
-    if not results.runs():
-        raise InvalidInput(f"DIR={str(folder)!r} has no runs")
-    if plan:
-        plan.check_runs(results)
-    recipe, scale = (plan.recipe, plan.scale) if plan else (None, None)
-    facts, lines = results.facts(), []
-    for state in plan.states(results) if plan else results.runs():
-        known = facts.get(state["key"], {})
-        texts = {name: canonical_json(known[name]) if known.get(name) else None for name in FACTS}
-        lines.append({**state, "folder": Path(state["folder"]).name, **texts})
-    return Archive(recipe, scale, lines, results.measured("rows"), results.measured("curve"))
-
-
-def _belongs(archive: Archive, first: Archive) -> bool:
-    if archive.recipe is not None:
-        return (archive.recipe, archive.scale) == (first.recipe, first.scale)
-    planned = {line["key"] for line in first.runs}
-    return first.recipe is None or {line["key"] for line in archive.runs} <= planned
-
-
-def _join(archives: Sequence[Archive]) -> Archive:
-    """Take each run once: from the first archive in which it is finished, if there is one."""
-    from mecheval.results.plan import FINISHED
-
-    owner: dict[str, Archive] = {}
-    lines: dict[str, dict[str, Any]] = {}
-    for archive in archives:
-        for line in archive.runs:
-            name = line["key"] or line["folder"]  # a damaged run has no key
-            better = line["status"] in FINISHED
-            if name not in lines or (better and lines[name]["status"] not in FINISHED):
-                owner[name], lines[name] = archive, line
-    first = archives[0]
-    joined = Archive(first.recipe, first.scale, list(lines.values()), [], [])
-    for archive in archives:
-        joined.rows.extend(row for row in archive.rows if owner[row["key"]] is archive)
-        joined.curves.extend(row for row in archive.curves if owner[row["key"]] is archive)
-    return joined
+def line_of(state: Mapping[str, Any], facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a line of `runs`: outcome, experiment, and the facts as text."""
+    texts = {name: canonical_json(facts[name]) if facts.get(name) else None for name in FACTS}
+    return {**state, "folder": Path(state["folder"]).name, **texts}
 
 
 def _by_key(lines: Sequence[Mapping[str, Any]]) -> defaultdict[str, Lines]:

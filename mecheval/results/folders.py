@@ -25,6 +25,11 @@ def read_folders(folder: Path) -> Iterator[Entry]:
         yield from threads.map(_verify, found)
 
 
+def read_run(folder: Path) -> Entry:
+    """Read a finished run and compare its files with their checksums."""
+    return _verify(_read_finished(folder))
+
+
 def _read_run(folder: Path) -> tuple[Entry, Run | None] | None:
     """Read a finished or a pending run; return None for anything else."""
     if folder.name.endswith(PARTIAL):

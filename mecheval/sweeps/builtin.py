@@ -10,7 +10,7 @@ from mecheval.core.spec import Scalar
 from mecheval.interventions.grid import EvalConfig
 from mecheval.models.config import ModelConfig
 from mecheval.runs.experiment import Experiment
-from mecheval.sweeps.recipe import ARCHITECTURES, Scale, Size
+from mecheval.sweeps.recipe import ARCHITECTURES, NEWER, Scale, Size
 from mecheval.tasks.recall import Recall
 from mecheval.training.config import TrainConfig
 
@@ -58,8 +58,8 @@ def cost(scale: Scale) -> Iterator[Experiment]:
 
 def quick() -> Scale:
     """Return one width, one rate and one seed of small tasks."""
-    one_rate = dict.fromkeys(("based", "delta_net", "hyena", "h3", "base_conv"), (3e-3,))
-    one_rate["attention"] = (1e-3,)
+    one_rate = dict.fromkeys((*ARCHITECTURES, *NEWER), (3e-3,))
+    one_rate |= dict.fromkeys(("attention", "hybrid", "parallel"), (1e-3,))
     recall = {**one_rate, "mamba": (1e-2,)}
     treecall = {**one_rate, "mamba": (3e-3,)}
     return Scale(
@@ -71,13 +71,13 @@ def quick() -> Scale:
 
 def small() -> Scale:
     """Return three widths, two rates and three seeds of the tasks of `quick`."""
-    two_rates = dict.fromkeys(ARCHITECTURES, (1e-3, 3e-3))
+    two_rates = dict.fromkeys((*ARCHITECTURES, *NEWER, "hybrid", "parallel"), (1e-3, 3e-3))
     usual = quick()
     return Scale(
         name="small",
         recall=Size(
             widths=(16, 32, 64),
-            rates={**two_rates, "mamba": (3e-3, 1e-2)},
+            rates={**two_rates, **dict.fromkeys(("mamba", "mamba2", "mamba3"), (3e-3, 1e-2))},
             options=_FOUR_PAIRS,
             fields=_RECALL,
             usual=usual.recall.rates,

@@ -17,6 +17,11 @@ from mecheval.runs.experiment import Experiment
 from mecheval.tasks import tasks
 
 ARCHITECTURES = ("attention", "based", "mamba", "delta_net", "hyena", "h3", "base_conv")
+# later than the paper, by family; add a name here when an architecture is added
+NEWER = (
+    "gated_delta_net",  # a memory written by the delta rule, which decays
+    *("mamba2", "mamba3"),  # state space models with scalar decay
+)
 Rates = Sequence[float] | Mapping[str, Sequence[float]]  # for all, or by architecture
 
 
@@ -139,6 +144,11 @@ class Scale:
         more = size.more_seeds if width == max(size.widths) else ()
         return list(dict.fromkeys((*self.seeds, *more)))
 
+    def with_seeds(self, number: int) -> "Scale":
+        """Return the same scale with so many seeds for every model."""
+        scale = replace(self, seeds=range(number))
+        return scale._with(lambda size: replace(size, more_seeds=()))
+
     def widest(self) -> "Scale":
         """Return the same scale with the largest width alone."""
         return self._with(lambda size: replace(size, widths=(max(size.widths),)))
@@ -166,6 +176,8 @@ Recipe = Callable[[Scale], Iterator[Experiment]]
 recipes = Registry("recipe", given=("scale",))
 for _name in ("cost", "demo", "emergence"):
     recipes.add(_name, f"mecheval.sweeps.builtin:{_name}")
+for _name in ("convolutions", "lattice", "mamba3", "modern"):
+    recipes.add(_name, f"mecheval.sweeps.newer:{_name}")
 
 scales = Registry("scale")
 for _name in ("quick", "small"):

@@ -121,6 +121,22 @@ def estimate_table(groups: Sequence[Row]) -> Table:
     return table
 
 
+def queue_table(studies: Sequence[Row]) -> Table:
+    """Return a line for each study of a queue: how much of it is kept, and what is left."""
+    table = Table(box=None, pad_edge=False)
+    for name in ("study", "recipe", "scale"):
+        table.add_column(name, overflow="fold")
+    estimated = any("seconds" in study for study in studies)
+    for name in ("runs", "kept", "left", *(["of one core"] if estimated else [])):
+        table.add_column(name, justify="right")
+    for study in studies:
+        left = study["runs"] - study["kept"]
+        numbers = [str(study["runs"]), str(study["kept"]), str(left)]
+        numbers += [clock(study["seconds"]) if left else "–"] if "seconds" in study else []
+        table.add_row(study["name"], study["recipe"], study["scale"], *numbers)
+    return table
+
+
 def study_verdicts(lines: Sequence[Row]) -> Table:
     """Return the verdicts of a study: architecture, and whatever else differs between the lines."""
     from mecheval.report.labels import task

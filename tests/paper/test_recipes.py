@@ -40,10 +40,14 @@ COUNTS = {  # experiments at the scales quick, small, laptop and paper
     "figure11": (28, 84, 56, 840),
     "figure12": (21, 63, 63, 735),
     "figure13": (21, 63, 21, 525),
+    "convolutions": (33, 99, 99, 231),
     "cost": (49, 147, 147, 49),
     "demo": (7, 42, 21, 49),
     "emergence": (7, 21, 21, 49),
     "grandparent": (21, 63, 21, 525),
+    "lattice": (34, 204, 68, 204),
+    "mamba3": (8, 160, 80, 56),
+    "modern": (26, 156, 52, 156),
     "reverse": (7, 21, 21, 245),
 }
 recipe_module = sys.modules[

@@ -64,7 +64,8 @@ def test_every_claim_has_its_reason_and_no_reason_states_a_percentage(findings):
     for scale, part in GENERATE["WHY"].items():
         told = {name for name, found in findings.items() if scale in [one.scale for one in found]}
         assert told == set(words[part])
-    assert {folder.name for folder in FOLDERS} == set(words["figures"])
+    # a study of the queue has its words before its runs
+    assert {folder.name for folder in FOLDERS} <= set(words["figures"])
 
 
 def test_a_claim_is_asked_at_small_or_says_why_not(findings):

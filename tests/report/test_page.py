@@ -25,7 +25,7 @@ from mecheval.report.facts import provenance
 from mecheval.report.files import write_page
 from mecheval.report.page import page
 from mecheval.report.study import Study
-from mecheval.results.archive import keep
+from mecheval.results.keep import keep
 from mecheval.runs.pending import PendingRun
 from mecheval.sweeps.recipe import recipe_names
 

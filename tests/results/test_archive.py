@@ -2,6 +2,8 @@
 
 import json
 import shutil
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 from pandas.testing import assert_frame_equal
@@ -13,7 +15,8 @@ from mecheval.report.drawing import draw
 from mecheval.report.page import page
 from mecheval.report.study import Study
 from mecheval.report.verdicts import verdicts
-from mecheval.results.archive import keep
+from mecheval.results.archive import NEXT
+from mecheval.results.keep import keep
 from mecheval.results.plan import Plan
 from mecheval.results.table import Results
 
@@ -99,13 +102,25 @@ def test_a_table_that_is_gone_is_refused(kept):
         Study.read(kept)
 
 
-def test_nothing_counts_before_all_is_written(runs, kept, monkeypatch):
-    """A process killed at the last table leaves no mixture of old and new tables."""
-    monkeypatch.setattr("mecheval.results.archive.write_json", lambda path, value: 1 / 0)
-    with pytest.raises(ZeroDivisionError):
+@pytest.mark.parametrize("moves", range(5))
+def test_a_process_killed_between_two_tables_leaves_the_new_ones(runs, kept, monkeypatch, moves):
+    """After any number of moves; the next process that keeps finishes the work."""
+    finished(runs, experiment("based"), behaviour(0.7, 1 / 3), said=verdict(), curve=CURVE)
+    replace, left = Path.replace, iter(range(moves))
+
+    def killed(path, target):
+        if path.parent.name == NEXT and next(left, None) is None:
+            raise KeyboardInterrupt
+        return replace(path, target)
+
+    monkeypatch.setattr(Path, "replace", killed)
+    with suppress(KeyboardInterrupt):
         keep([runs], kept)
-    with pytest.raises(StoreError, match=r"tables and no study\.json"):
-        Study.read(kept)
+    monkeypatch.undo()
+    assert Study.read(kept).counts["done"] == 3
+    keep([kept], kept)
+    assert Study.read(kept).counts["done"] == 3
+    assert len(list(kept.iterdir())) == 4
 
 
 def test_what_was_kept_stays_until_all_that_is_new_is_whole(runs, kept, monkeypatch):

@@ -8,7 +8,8 @@ from support.made_runs import behaviour, experiment, finished, planned, verdict
 
 from mecheval.cli import main
 from mecheval.core.errors import StoreError
-from mecheval.results.archive import Archive, keep
+from mecheval.results.archive import Archive
+from mecheval.results.keep import keep
 from mecheval.results.parquet import read_parquet
 from mecheval.results.plan import PLAN, Plan
 from mecheval.results.table import Results

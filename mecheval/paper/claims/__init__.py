@@ -13,9 +13,10 @@ from mecheval.paper.claims.atr import ATR
 from mecheval.paper.claims.beyond import BEYOND
 from mecheval.paper.claims.depth import DEPTH
 from mecheval.paper.claims.overview import OVERVIEW
+from mecheval.paper.claims.predicted import PREDICTED
 from mecheval.report.claims import Claim
 
-CLAIMS = (*OVERVIEW, *AR, *ATR, *APPENDIX, *DEPTH, *BEYOND)
+CLAIMS = (*OVERVIEW, *AR, *ATR, *APPENDIX, *DEPTH, *BEYOND, *PREDICTED)
 
 
 def claims() -> Sequence[Claim]:
