@@ -24,6 +24,8 @@ _KNOWN = {
 }
 # names alone: their colours are in order
 _LATER = {"gated_delta_net": "Gated DeltaNet", "mamba2": "Mamba-2", "mamba3": "Mamba-3"}
+_LATER |= {"gla": "GLA", "hgrn2": "HGRN2", "kda": "KDA", "mlstm": "mLSTM", "retnet": "RetNet"}
+_LATER |= {"rg_lru": "RG-LRU", "rwkv7": "RWKV-7", "transformer": "Transformer, modern"}
 INK = "#222222"  # of text, and of lines that stand for no architecture
 ORDER = tuple(_KNOWN)  # from top to bottom, as in the paper
 OTHERS = ("#5B4A9E", "#7A4B2A", "#A03048", "#3E6B5C", "#4B5A6B")

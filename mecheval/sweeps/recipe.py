@@ -19,8 +19,10 @@ from mecheval.tasks import tasks
 ARCHITECTURES = ("attention", "based", "mamba", "delta_net", "hyena", "h3", "base_conv")
 # later than the paper, by family; add a name here when an architecture is added
 NEWER = (
-    "gated_delta_net",  # a memory written by the delta rule, which decays
-    *("mamba2", "mamba3"),  # state space models with scalar decay
+    *("gated_delta_net", "kda", "rwkv7"),  # memories that decay and are written by a delta rule
+    *("gla", "hgrn2", "mamba2", "mamba3", "mlstm", "retnet"),  # that decay and add
+    "rg_lru",  # a vector that decays
+    "transformer",  # attention as it is built today
 )
 Rates = Sequence[float] | Mapping[str, Sequence[float]]  # for all, or by architecture
 

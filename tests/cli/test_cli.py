@@ -206,8 +206,8 @@ def test_check_validates_tasks_and_mixers(name, capsys):
 @pytest.mark.parametrize(
     ("words", "hint"),
     [
-        (["show", "mambo"], "did you mean 'mamba' (architecture)?"),
-        (["check", "mambo"], "did you mean 'mamba' (architecture)?"),
+        (["show", "mambo"], "did you mean 'mamba' (architecture)"),
+        (["check", "mambo"], "did you mean 'mamba' (architecture)"),
         (["show", "recal:pairs=2"], "did you mean 'recall' (task)"),
         (["show", "atention"], "'attention' ("),
         (["show", "zzzz"], "'mecheval list' has all names"),
