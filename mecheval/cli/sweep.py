@@ -117,9 +117,9 @@ def _launch(
         launch.execute(only, ray, not no_report, as_json)
 
 
-_EXAMPLES = """Example: mecheval sweep run emergence --scale quick
+_EXAMPLES = """Example: mecheval sweep run --queue docs/results/queue.toml --nice
 
-Example: mecheval sweep run --queue docs/results/queue.toml --nice"""
+Example: mecheval sweep run emergence --scale quick"""
 
 
 @sweep_app.command(epilog=_EXAMPLES)

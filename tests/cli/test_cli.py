@@ -294,8 +294,8 @@ def test_every_help_ends_in_an_example_that_runs(command, capsys, place_with_run
                 )
                 == 0
             )
-    if command in ("figure", "report", "keep", "claims"):
-        assert main(["sweep", "run", "figure3", "--no-report"]) == 0
+    if command in ("figure", "report", "keep", "claims", "sweep status", "sweep retry"):
+        assert main(["sweep", "run", "emergence", "--no-report"]) == 0
     words = example(command, capsys)
     assert words[: len(command.split()) + 1] == ["mecheval", *command.split()]
     assert main(words[1:]) == 0, capsys.readouterr().err

@@ -14,7 +14,7 @@ from mecheval.results.parquet import read_parquet
 from mecheval.results.plan import PLAN, Plan
 from mecheval.results.table import Results
 from mecheval.runs.files import Damaged, read_json, sha256, write_json
-from mecheval.runs.records import NEEDED, OPTIONAL, REAL, check_records
+from mecheval.runs.records import LIST, NEEDED, OPTIONAL, REAL, check_records
 
 pytestmark = pytest.mark.filterwarnings("ignore::mecheval.core.errors.DamagedRunWarning")
 CURVE = [{"step": 50, "loss": 1.25, "accuracy": 0.5, "train_loss": 1.0}]
@@ -24,7 +24,8 @@ CASES = [(kind, field, "missing") for kind in FILES for field in NEEDED[kind]]
 for kind in FILES:
     for field in (*NEEDED[kind], *OPTIONAL.get(kind, {})):
         known = {**NEEDED[kind], **OPTIONAL.get(kind, {})}
-        CASES += [(kind, field, [])] + [(kind, field, 2**70)] * (known[field] <= REAL)
+        CASES += [(kind, field, "=x" if known[field] == LIST else [])]
+        CASES += [(kind, field, 2**70)] * (known[field] <= REAL)
 CASES += [("experiment", "task", "=x"), ("rows", "n", "=x"), ("curve", "step", 1.5)]
 
 
