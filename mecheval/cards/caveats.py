@@ -92,7 +92,8 @@ def _sizes(costs: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 def _scale(study: Study) -> str:
     run = study.runs.iloc[0]
     longest = max(tasks.build(task).max_len for task in study.field("task"))
-    size = f"width {run['model.d_model']}, {run['model.layers']} layers"
+    depths = " and ".join(str(layers) for layers in sorted({*study.runs["model.layers"]}))
+    size = f"width {run['model.d_model']}, {depths} layers"
     return (
         f"One scale: {size}, documents of at most {longest} tokens."
         " A wider or deeper model, or longer documents, may give another mechanism."

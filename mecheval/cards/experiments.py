@@ -12,7 +12,7 @@ from pathlib import Path
 from mecheval.cards.run_folder import RunFolder
 from mecheval.cards.search import PART
 from mecheval.cards.subject import Subject
-from mecheval.models.config import ModelConfig
+from mecheval.models.config import ModelConfig, layers_for
 from mecheval.runs.experiment import Experiment
 from mecheval.runs.files import Damaged, read_json
 from mecheval.sweeps.estimate import Costs, estimate_search
@@ -31,11 +31,14 @@ GRIDS = 20  # about as many during a training that is not stopped early
 
 
 def experiments(scale: Scale, architectures: Sequence[str]) -> list[Experiment]:
-    """Return the experiments of a card: all rates of the scale, and at least three seeds."""
+    """Return the experiments of a card: all rates of the scale, and at least three seeds.
+
+    A pattern of more layers than usual is as deep as it is long.
+    """
     size = replace(scale.widest(), seeds=seeds_of(scale))
     planned = []
-    for task in TASKS:
-        for experiment in size.experiments(task, architectures):
+    for task, architecture in product(TASKS, architectures):
+        for experiment in size.experiments(task, [architecture], [layers_for(architecture)]):
             planned.append(_with_grids(experiment) if task == EMERGENCE else experiment)
     return planned
 
@@ -46,7 +49,7 @@ def seeds_of(scale: Scale) -> Sequence[int]:
 
 def baselines(architecture: str) -> list[str]:
     """Return the baselines that an architecture is compared with; it is not its own."""
-    shortest = ModelConfig(architecture=architecture).architecture
+    shortest = ModelConfig(architecture, layers=layers_for(architecture)).architecture
     return [name for name in BASELINES if name != shortest]
 
 

@@ -22,7 +22,7 @@ from mecheval.core.errors import StoreError
 from mecheval.core.spec import canonical_json
 from mecheval.results.parquet import Lines, read_parquet, write_parquet
 from mecheval.runs.files import TEMPORARY, Damaged, read, read_json, remove, sha256, write_json
-from mecheval.runs.records import check_records
+from mecheval.runs.records import check_identity, check_records
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -196,6 +196,7 @@ def experiment_of(line: Mapping[str, Any]) -> dict[str, Any]:
 def _check_tables(runs: Lines, rows: Lines, curves: Lines) -> None:
     """Raise Damaged, which names table and field, unless the tables have what readers need."""
     check_records("line", runs, "runs.parquet")
+    check_identity("line", runs, "runs.parquet")
     finished = [line for line in runs if line["provenance"]]
     planned = [experiment_of(line) for line in runs if line["key"] is not None]
     check_records("experiment", planned, "runs.parquet")
@@ -207,6 +208,7 @@ def _check_tables(runs: Lines, rows: Lines, curves: Lines) -> None:
         check_records(kind, lines, name)
         if unknown := [line for line in lines if line.get("key") not in keys]:
             raise Damaged(f"{name} has key={unknown[0].get('key')!r}, which no finished run has")
+        check_identity(kind, lines, name)
 
 
 def _parse_fact(text: str, name: str) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from mecheval.core.errors import StoreError
 from mecheval.runs.files import Damaged, parse_json, parse_lines, read, read_json, sha256
-from mecheval.runs.records import check_records
+from mecheval.runs.records import check_identity, check_records
 
 CHECKSUMS = "checksums.json"
 NEEDED = ("experiment.json", "provenance.json", "status.json", "curve.jsonl", "rows.jsonl")
@@ -73,6 +73,7 @@ class CheckedFolder:
         try:
             records = parse(content, name)
             check_records(name.partition(".")[0], records, name)
+            check_identity(name.partition(".")[0], records, name)
         except Damaged as error:
             raise self._damaged(error) from error
         return records

@@ -73,6 +73,13 @@ OPTIONAL: dict[str, dict[str, Types]] = {
     "error": {"status": TEXT},
 }
 
+# fields that tell the records of one file apart; in tables of several runs `key` is one of them
+IDENTITY = {
+    "rows": ("metric", "condition", "corrupted", "site", "role", "split", "step"),
+    "curve": ("step",),
+    "line": ("key", "folder"),
+}
+
 
 def check_records(kind: str, records: Sequence[Record], name: str) -> None:
     """Raise Damaged, which names the file and the field, unless all records fit the table."""
@@ -89,6 +96,20 @@ def check_records(kind: str, records: Sequence[Record], name: str) -> None:
             _check_experiment(record, name)
         elif kind == "provenance":
             check_records("made_by", [record["made_by"]], f"{name}: made_by")
+
+
+def check_identity(kind: str, records: Sequence[Record], name: str) -> None:
+    """Raise Damaged if a record is there twice: everything that counts records would be wrong."""
+    fields = IDENTITY.get(kind)
+    if not fields:
+        return
+    seen: set[tuple[Any, ...]] = set()
+    for record in records:
+        known = (record.get("key"), *(record[field] for field in fields))
+        if known in seen:
+            texts = [f"{field}={record[field]}" for field in fields if record[field] is not None]
+            raise Damaged(f"{name} has two records with {', '.join(texts)}")
+        seen.add(known)
 
 
 def check_plan(plan: Record, name: str) -> None:

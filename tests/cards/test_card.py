@@ -272,6 +272,17 @@ def test_a_card_has_three_seeds_of_the_widest_models_and_grids_on_one_task(scale
         assert (20 <= grids <= 39) if watched else grids == 0
 
 
+def test_a_pattern_is_as_deep_as_it_is_long_and_its_baselines_have_two_layers(shelf):
+    pattern = "hybrid:mamba*2+attention"
+    found, _ = made(pattern, shelf)
+    depths = found.study.runs.groupby("model.architecture")["model.layers"].unique()
+    assert {name: list(layers) for name, layers in depths.items()} == {
+        pattern: [3],
+        **{name: [2] for name in BASELINES},
+    }
+    assert "2 and 3 layers" in found.markdown
+
+
 def test_nothing_is_begun_where_another_mixer_has_the_name(tmp_path):
     (tmp_path / "other.py").write_text((THIRD_PARTY / "bad.py").read_text())
     with alone():

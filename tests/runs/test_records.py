@@ -99,6 +99,17 @@ def test_records_of_two_runs_do_not_mix(runs):
     assert "differ in key" in Results(runs).damaged()[0]
 
 
+@pytest.mark.parametrize("name", ["rows.jsonl", "curve.jsonl"])
+def test_a_record_that_is_there_twice_is_damage(name, runs):
+    folder = min(runs.iterdir())
+    kind, field = ("curve", "step") if name == "curve.jsonl" else ("rows", "metric")
+    path = folder / name
+    path.write_bytes(path.read_bytes() + path.read_bytes().splitlines(keepends=True)[-1])
+    forge(folder, kind, "unknown_field", 1)  # which mends the checksums
+    (reason,) = Results(runs).damaged()
+    assert reason.startswith(f"{folder} is damaged: {name} has two records with {field}=")
+
+
 def mend(folder):
     """Make study.json agree with the tables, as somebody who changes them would."""
     about = read_json(folder / "study.json")
@@ -118,6 +129,23 @@ QUERIES["runs"] += [
     "* replace('[]' as verdict)",
 ]
 QUERIES["runs"] += ["* replace('{}' as provenance)", "* replace(3 as status)"]
+
+
+@pytest.mark.parametrize("table", ["runs", "rows", "curves"])
+def test_a_table_with_a_line_twice_is_refused_by_every_command(table, runs, tmp_path):
+    import duckdb
+
+    kept, file = tmp_path / "kept", tmp_path / "kept" / f"{table}.parquet"
+    keep([runs], kept)
+    changed = tmp_path / "changed.parquet"
+    lines = f"select * from '{file}'"
+    duckdb.sql(f"copy ({lines} union all {lines}) to '{changed}' (format parquet)")
+    changed.replace(file)
+    mend(kept)
+    with pytest.raises(StoreError, match=rf"{table}\.parquet has two records with"):
+        Archive.read(kept)
+    for command in ("runs", "results", "report", "claims"):
+        assert main([command, str(kept)]) == 3
 
 
 @pytest.mark.parametrize(
