@@ -179,7 +179,9 @@ def _long_tables(study: Study, place: Path, alone: bool) -> list[dict[str, Any]]
 def _download(name: str, table: DataFrame, compressed: bool) -> dict[str, Any]:
     content, ending, kind = to_csv(table).encode(errors="replace"), "csv", "text/csv"
     if compressed:
-        content, ending, kind = gzip.compress(content, mtime=0), "csv.gz", "application/gzip"
+        # level 9 takes three times as long for 5 % fewer bytes
+        content = gzip.compress(content, compresslevel=6, mtime=0)
+        ending, kind = "csv.gz", "application/gzip"
     uri = _uri(kind, content) if len(content) <= MOST else None
     size = {"lines": len(table), "kilobytes": len(content) / 1000}
     return {"name": f"{name}.{ending}", "uri": uri, "path": None, **size}

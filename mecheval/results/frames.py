@@ -13,14 +13,19 @@ if TYPE_CHECKING:
 Fields = Mapping[str, Any]
 
 
-def joined(runs: Sequence[Fields], lines: Sequence[Sequence[Fields]]) -> "DataFrame":
-    """Return `run | line` for each line of each run; runs without lines leave no trace."""
+def joined(
+    runs: Sequence[Fields], lines: Sequence[Sequence[Fields]], columns: Sequence[str] | None = None
+) -> "DataFrame":
+    """Return `run | line` for each line of each run; runs without lines leave no trace.
+
+    Of a line only the `columns` are taken; without them, all that any line has.
+    """
     import numpy as np
     from pandas import DataFrame, concat
 
     parts = [(run, own) for run, own in zip(runs, lines, strict=True) if own]
-    names = dict.fromkeys(chain.from_iterable(_names(run, own) for run, own in parts))
-    measured = DataFrame([line for _, own in parts for line in own])
+    names = dict.fromkeys(chain.from_iterable(_names(run, own, columns) for run, own in parts))
+    measured = DataFrame([line for _, own in parts for line in own], columns=columns)
     fields = DataFrame([run for run, _ in parts])
     fields = fields.drop(columns=list(fields.columns.intersection(measured.columns)))
     numbers = np.repeat(np.arange(len(parts)), [len(own) for _, own in parts])
@@ -28,5 +33,5 @@ def joined(runs: Sequence[Fields], lines: Sequence[Sequence[Fields]]) -> "DataFr
     return concat([repeated, measured], axis=1)[list(names)]
 
 
-def _names(run: Fields, lines: Sequence[Fields]) -> dict[str, None]:
-    return dict.fromkeys(chain(run, *lines))
+def _names(run: Fields, lines: Sequence[Fields], columns: Sequence[str] | None) -> dict[str, None]:
+    return dict.fromkeys(chain(run, columns) if columns else chain(run, *lines))

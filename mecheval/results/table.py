@@ -4,7 +4,6 @@ They are read from run folders or from an archive.
 """
 
 import warnings
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -79,7 +78,7 @@ class Results:
         """Return every measurement of every finished run."""
         rows = []
         for run, data in self._finished:
-            rows += [run | _measured(row) for row in data.rows]
+            rows += [run | {name: row[name] for name in MEASURED} for row in data.rows]
         return rows
 
     def curves(self) -> list[dict[str, Any]]:
@@ -149,7 +148,7 @@ class Results:
     def _joined(self, table: str) -> "DataFrame":
         runs = [run for run, _ in self._finished]
         if table == "rows":
-            return joined(runs, [list(map(_measured, data.rows)) for _, data in self._finished])
+            return joined(runs, [data.rows for _, data in self._finished], MEASURED)
         return joined(runs, [data.curve for _, data in self._finished])
 
     @cached_property
@@ -168,7 +167,3 @@ class Results:
                 run = {"key": outcome["key"], "status": outcome["status"], **experiment}
                 finished.append((run, data))
         return finished
-
-
-def _measured(row: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: row[name] for name in MEASURED}

@@ -5,8 +5,10 @@ whatever is read is checked here first, and the first field that is wrong is nam
 """
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from operator import itemgetter
 from typing import Any
 
 from mecheval.core.errors import InvalidInput
@@ -74,7 +76,7 @@ OPTIONAL: dict[str, dict[str, Types]] = {
 }
 
 # fields that tell the records of one file apart; in tables of several runs `key` is one of them
-IDENTITY = {
+IDENTITY: dict[str, tuple[str, ...]] = {
     "rows": ("metric", "condition", "corrupted", "site", "role", "split", "step"),
     "curve": ("step",),
     "line": ("key", "folder"),
@@ -100,16 +102,16 @@ def check_records(kind: str, records: Sequence[Record], name: str) -> None:
 
 def check_identity(kind: str, records: Sequence[Record], name: str) -> None:
     """Raise Damaged if a record is there twice: everything that counts records would be wrong."""
-    fields = IDENTITY.get(kind)
-    if not fields:
+    fields = IDENTITY.get(kind, ())
+    if fields and records and "key" in records[0]:
+        fields = tuple(dict.fromkeys(("key", *fields)))
+    if not fields or len(set(map(itemgetter(*fields), records))) == len(records):
         return
-    seen: set[tuple[Any, ...]] = set()
-    for record in records:
-        known = (record.get("key"), *(record[field] for field in fields))
-        if known in seen:
-            texts = [f"{field}={record[field]}" for field in fields if record[field] is not None]
-            raise Damaged(f"{name} has two records with {', '.join(texts)}")
-        seen.add(known)
+    identities = Counter(tuple(record[field] for field in fields) for record in records)
+    ((twice, _),) = identities.most_common(1)
+    pairs = zip(fields, twice, strict=True)
+    texts = [f"{field}={value}" for field, value in pairs if value is not None]
+    raise Damaged(f"{name} has two records with {', '.join(texts)}")
 
 
 def check_plan(plan: Record, name: str) -> None:
