@@ -44,7 +44,7 @@ ROLES = ("key", "value", "query")
 def jobs(size: Size) -> Iterator[Job]:
     limits = {name: min(getattr(size, name), most) for name, most in LIMITS.items()}
     size = replace(size, **limits)
-    for architecture in size.architectures:
+    for architecture in (*size.architectures, *size.newer_guarded):
         yield Job(architecture, partial(step_lines, architecture, size), weight=5)
     yield Job("evaluation", partial(evaluation_lines, size), weight=3)
     yield Job("grid", partial(grid_lines, size), weight=3)
