@@ -17,11 +17,7 @@ from torch import Tensor
 
 from benchmarks.plain import Op, Ops, replace_ops
 from mecheval.models.cost import FlopCounter
-from mecheval.models.ops.causal_attention import (
-    causal_attention,
-    flash_attention,
-    window_attention,
-)
+from mecheval.models.ops.causal_attention import causal_attention, flash_attention
 from mecheval.models.ops.recurrence import Writes, recurrence
 from mecheval.models.ops.selective_scan import selective_read, selective_scan
 
@@ -95,11 +91,9 @@ class _Operations(FlopCounter):  # type: ignore[no-untyped-call]
 
 
 def _attention(q: Tensor, k: Tensor, v: Tensor, window: int = 0) -> Tensor:
-    """Call torch's kernel, which can be counted: an argument says whether it is causal.
-
-    With a window, whole products of its blocks are counted.
-    """
-    return window_attention(q, k, v, window) if window else flash_attention(q, k, v)
+    """Call torch's kernel, which can be counted: an argument says whether it is causal."""
+    assert not window, "no step that is counted has a window"
+    return flash_attention(q, k, v)
 
 
 def _scores(q: Tensor, k: Tensor, causal: bool) -> int:

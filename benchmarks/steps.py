@@ -20,7 +20,7 @@ from benchmarks.rivals import (
     transformers_model,
 )
 from benchmarks.rounds import run_contest
-from benchmarks.size import Size
+from benchmarks.size import NEWER, Size
 from benchmarks.transformers_mixers import MIXERS, with_mixers_of_transformers
 from mecheval.models.config import ModelConfig
 from mecheval.models.language_model import LanguageModel
@@ -143,7 +143,7 @@ class Setup:
             }
         if self.architecture == "attention":
             return {}
-        if self.architecture in self.size.newer:
+        if self.architecture in NEWER:
             return self._rivals_of_newer(plain)
         return {"conv1d and FFT": lambda: self.plain({**plain, **usual_convolutions()})}
 

@@ -197,9 +197,3 @@ def test_the_work_of_a_recurrence_is_counted_for_each_number_of_its_memory(fewer
         for option in (fewer, more)
     )
     assert other - one == each * tokens * 12 * 24  # keys × values
-
-
-def test_the_work_of_attention_is_counted_with_a_window():
-    setups = [Setup(f"attention:{option}", 16, SMALL) for option in ("window=4", "heads=1")]
-    window, whole = (count_flops(setup.ours()) for setup in setups)
-    assert 0.5 < window / whole < 3
