@@ -82,7 +82,7 @@ def test_every_op_with_a_twin_is_replaced_wherever_it_is_called_and_restored_aft
 
 @pytest.mark.parametrize("architecture", [name for name in NEWER if name != "transformer"])
 def test_the_plain_form_of_a_newer_mixer_computes_its_recurrence_by_the_twin(architecture):
-    """Count the calls of the twin; those of the op itself would raise."""
+    """Every layer calls the twin once."""
     plain, calls = twins(), []
     for op in (recurrence, linear_scan):
         plain[op] = lambda *inputs, twin=plain[op]: calls.append(twin) or twin(*inputs)
