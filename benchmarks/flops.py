@@ -3,8 +3,10 @@
 Counted are matrix products (2 operations for each multiply-add), the products of attention (two
 forward and four backward, of each the causal half), triangular solves, Fourier transforms
 (2.5 n log₂ n) and the selective scan: for each token, channel and state 7 operations forward and
-19 backward, or 4 and 10 where only one token is read; an exponential counts as one. Norms,
-activations, gates, short convolutions and the optimiser are not counted.
+19 backward, or 4 and 10 where only one token is read; an exponential counts as one. Of the linear
+recurrence, each number of the memory counts with what the mixer uses: writing, reading, decay and
+erasing. Not counted are the reads of the recurrence at one token, which compute vectors alone, the
+linear scan, norms, activations, gates, short convolutions and the optimiser.
 """
 
 from collections.abc import Callable
@@ -16,6 +18,7 @@ from torch import Tensor
 from benchmarks.plain import Op, Ops, replace_ops
 from mecheval.models.cost import FlopCounter
 from mecheval.models.ops.causal_attention import causal_attention, flash_attention
+from mecheval.models.ops.recurrence import Writes, recurrence
 from mecheval.models.ops.selective_scan import selective_read, selective_scan
 
 GEMM = 1024
@@ -23,6 +26,11 @@ GEMM = 1024
 # products and sums
 SCAN_FLOPS = 7 + 19
 READ_FLOPS = 4 + 10
+# of each number of the memory S; the backward pass computes S again, except what is read
+MEMORY_WRITE_FLOPS = 2 + 2 + 4  # S + k vᵀ; the gradients of k and v
+MEMORY_READ_FLOPS = 2 + 4  # Sᵀ q; the gradients of q and S
+DECAY_FLOPS = 1 + 1 + 3  # w ∘ S; the gradients of w and S
+ERASE_FLOPS = 4 + 4 + 8  # b (aᵀ S) as two products; the gradients of both
 
 
 def gemm() -> Callable[[], Tensor]:
@@ -42,7 +50,8 @@ def count_flops(step: Callable[[], object]) -> int:
     ops: Ops = {
         selective_scan: counter.count_cells(selective_scan, SCAN_FLOPS),
         selective_read: counter.count_cells(selective_read, READ_FLOPS),
-        causal_attention: flash_attention,  # has an argument that says whether it is causal
+        recurrence: counter.count_memory,
+        causal_attention: _attention,
     }
     with counter, replace_ops(ops):
         step()
@@ -61,6 +70,14 @@ class _Operations(FlopCounter):  # type: ignore[no-untyped-call]
 
         return counting
 
+    def count_memory(self, q: Tensor, writes: Writes) -> Tensor:
+        each_write = MEMORY_WRITE_FLOPS
+        each_write += 0 if writes.log_w is None else DECAY_FLOPS
+        each_write += 0 if writes.a is None else ERASE_FLOPS
+        rows = MEMORY_READ_FLOPS * q.numel() + each_write * writes.k.numel()
+        self.total += rows * writes.v.shape[3]
+        return recurrence(q, writes)
+
     def count_other(self, func: Any, args: tuple[Any, ...], out: Any) -> int:
         op, aten = func.overloadpacket, torch.ops.aten
         if op is aten.linalg_solve_triangular:
@@ -71,6 +88,12 @@ class _Operations(FlopCounter):  # type: ignore[no-untyped-call]
             # it computes the weights once more, a fifth product that is not counted
             return 4 * _scores(args[1], args[2], args[7])
         return 0
+
+
+def _attention(q: Tensor, k: Tensor, v: Tensor, window: int = 0) -> Tensor:
+    """Call torch's kernel, which can be counted: an argument says whether it is causal."""
+    assert not window, "no step that is counted has a window"
+    return flash_attention(q, k, v)
 
 
 def _scores(q: Tensor, k: Tensor, causal: bool) -> int:

@@ -19,7 +19,8 @@ from mecheval.runs.fit import prepared
 CAPTION = (
     "The exponent p of a train step's time and added memory ∝ nᵖ, by least squares in logarithms: "
     "1 is linear growth, and a smaller one means that a part does not depend on n. The length "
-    "starts at 256 tokens with a batch of 2; everything else is as in the steps above at width 64."
+    "starts at 256 tokens with a batch of 2; everything else is as in the steps above at width 64. "
+    "Of the later mixers, one for each op and form of it is measured, in the length alone."
 )
 SHORTEST = 256  # tokens: below that, the part that does not depend on the length counts
 AXES = {
@@ -35,6 +36,9 @@ def jobs(size: Size) -> Iterator[Job]:
         for axis in AXES:
             weight = 4 * size.rounds * (5 if axis == "length" else 1)
             yield Job(f"{architecture}, {axis}", partial(lines, architecture, axis, size), weight)
+    for architecture in size.newer_grown:
+        run = partial(lines, architecture, "length", size)
+        yield Job(f"{architecture}, length", run, weight=20 * size.rounds)
 
 
 def lines(architecture: str, axis: str, size: Size) -> Iterator[Line]:

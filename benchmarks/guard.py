@@ -2,7 +2,7 @@
 
 optimisation                              lines that fall without it
 reads at the query alone                  train steps, evaluation
-compiled and chunked ops                  train steps
+compiled and chunked ops                  train steps, linear scan
 stacked cells that start at their layer   grid
 compiled documents                        documents
 fused AdamW                               AdamW
@@ -10,7 +10,7 @@ flushed denormal numbers                  decayed numbers
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 
 import torch
@@ -18,6 +18,7 @@ import torch
 from benchmarks.documents import time_generators
 from benchmarks.evaluation import time_evaluation
 from benchmarks.measure import time_rounds
+from benchmarks.ops import build_contestant
 from benchmarks.plain import twins
 from benchmarks.ratio import Job, Line, speedup
 from benchmarks.size import Size
@@ -33,8 +34,8 @@ from mecheval.training.adamw import AdamW
 
 CAPTION = (
     "Two rounds at most, with a batch of 16. Each floor is about half of the ratio measured when "
-    "it was set: a busy machine does not lower a ratio that far, a lost optimisation does. AdamW "
-    "and decayed numbers: 50 times."
+    "it was set: a busy machine does not lower a ratio that far, a lost optimisation does. AdamW, "
+    "the linear scan and decayed numbers: 50 times."
 )
 LIMITS = {"rounds": 2, "batch": 16, "slowly": 200, "evaluated": 128}  # a minute in all
 REPEATS = 50  # of calls that take less than a millisecond
@@ -44,8 +45,9 @@ ROLES = ("key", "value", "query")
 def jobs(size: Size) -> Iterator[Job]:
     limits = {name: min(getattr(size, name), most) for name, most in LIMITS.items()}
     size = replace(size, **limits)
-    for architecture in size.architectures:
+    for architecture in (*size.architectures, *size.newer_guarded):
         yield Job(architecture, partial(step_lines, architecture, size), weight=5)
+    yield Job("linear scan", partial(scan_lines, size))
     yield Job("evaluation", partial(evaluation_lines, size), weight=3)
     yield Job("grid", partial(grid_lines, size), weight=3)
     yield Job("AdamW", partial(optimiser_lines, size), weight=3)
@@ -57,6 +59,12 @@ def step_lines(architecture: str, size: Size) -> Iterator[Line]:
     setup = Setup(architecture, size.width, size)
     what = f"{architecture} d={size.width}"
     yield _speedup(what, "plain", setup.ours(), setup.plain(twins()), size)
+
+
+def scan_lines(size: Size) -> Iterator[Line]:
+    """Compare the op alone: it is too small a part of a train step to be missed there."""
+    ours, ref = (build_contestant("linear scan", asdict(size), name) for name in ("ours", "ref"))
+    yield _speedup("linear scan", "ref", partial(_repeat, ours), partial(_repeat, ref), size)
 
 
 def evaluation_lines(size: Size) -> Iterator[Line]:

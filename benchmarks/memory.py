@@ -55,4 +55,4 @@ def _step(setup: Setup, form: str, ops: Ops) -> Step:
 
 def small_setup(architecture: str) -> Setup:
     """Return a setup whose step compiles all that is needed and leaves no memory behind."""
-    return Setup(architecture, 8, Size(batch=1, pairs=2, vocab=16))
+    return Setup(architecture, 16, Size(batch=1, pairs=2, vocab=16))

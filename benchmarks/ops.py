@@ -11,18 +11,22 @@ from torch import Tensor
 
 from benchmarks.plain import conv1d, fft_conv, published_scan
 from benchmarks.ratio import Job, Line, skipped, speedup
-from benchmarks.rivals import fla_chunks, fla_recurrence, mambapy_scan
+from benchmarks.rivals import fla_chunks, fla_recurrence, fla_recurrences, mambapy_scan
 from benchmarks.rounds import run_contest
 from benchmarks.size import Size
 from mecheval.models.ops.delta_rule import delta_rule, delta_rule_ref
+from mecheval.models.ops.linear_scan import linear_scan, linear_scan_ref
 from mecheval.models.ops.long_conv import long_conv, long_conv_ref
+from mecheval.models.ops.recurrence import Writes, recurrence, recurrence_ref
 from mecheval.models.ops.selective_scan import selective_scan, selective_scan_ref
 from mecheval.models.ops.short_conv import short_conv, short_conv_ref
 
 CAPTION = (
     "Forward and backward at the sizes of a model of width 64 on AR: 68 tokens, a batch of 32; the "
-    "scan has 128 channels of 16 states, the delta rule one head of 64, the convolutions 128 "
-    "channels. *ref* is the plain twin of our op. Each runs in a process of its own."
+    "selective scan has 128 channels of 16 states, the delta rule one head of 64, the linear "
+    "recurrence is that of Gated DeltaNet with keys of 48 and values of 96, the linear scan has 64 "
+    "channels, the convolutions 128. *ref* is the plain twin of our op. Each runs in a process of "
+    "its own."
 )
 TIME = 68
 Op = Callable[..., Tensor]
@@ -75,6 +79,36 @@ def _delta(size: Size) -> tuple[list[Tensor], Op, Rivals]:
     return inputs, delta_rule, rivals
 
 
+def _recurrence(size: Size) -> tuple[list[Tensor], Op, Rivals]:
+    d_key = size.width * 3 // 4
+    q, k, v = (_random(size, TIME, 1, width) for width in (d_key, d_key, 2 * d_key))
+    log_w, beta = -_random(size, TIME, 1, 1).exp(), _random(size, TIME, 1, 1).sigmoid()
+    rivals: Rivals = {
+        "ref": lambda: _gated_delta(recurrence_ref),
+        "fla's recurrence": lambda: _gated_delta(fla_recurrences()[recurrence]),
+    }
+    inputs = _with_grad(q, F.normalize(k, dim=-1), v, log_w, beta)
+    return inputs, _gated_delta(recurrence), rivals
+
+
+def _gated_delta(form: Op) -> Op:
+    """Return the form of the recurrence as a function of tensors alone."""
+
+    def op(q: Tensor, k: Tensor, v: Tensor, log_w: Tensor, beta: Tensor) -> Tensor:
+        return form(q, Writes(beta * k, v, log_w, a=log_w.exp() * k))
+
+    return op
+
+
+def _linear_scan(size: Size) -> tuple[list[Tensor], Op, Rivals]:
+    inputs = _with_grad(_random(size, TIME, size.width).sigmoid(), _random(size, TIME, size.width))
+    rivals: Rivals = {
+        "ref": lambda: linear_scan_ref,
+        "fla's recurrence": lambda: fla_recurrences()[linear_scan],
+    }
+    return inputs, linear_scan, rivals
+
+
 def _short(size: Size) -> tuple[list[Tensor], Op, Rivals]:
     channels = 2 * size.width
     inputs = _with_grad(
@@ -91,6 +125,8 @@ def _long(size: Size) -> tuple[list[Tensor], Op, Rivals]:
 CONTESTS: dict[str, Callable[[Size], tuple[list[Tensor], Op, Rivals]]] = {
     "selective scan": _scan,
     "delta rule": _delta,
+    "linear recurrence": _recurrence,
+    "linear scan": _linear_scan,
     "short convolution": _short,
     "long convolution": _long,
 }

@@ -1,4 +1,4 @@
-"""Other packages that compute the same: models, scans and delta rules.
+"""Other packages that compute the same: models, scans and recurrences.
 
 None is a dependency; the lines of one that is not installed are skipped.
 """
@@ -14,6 +14,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from mecheval.models.language_model import LanguageModel
+from mecheval.models.ops.linear_scan import linear_scan
+from mecheval.models.ops.recurrence import Writes, recurrence
 
 FLA_CHUNK = 32  # tokens, the default of fla
 
@@ -27,6 +29,13 @@ def load_package(name: str) -> Any:
     require(name.partition(".")[0])
     with warnings.catch_warnings(action="ignore"):
         return import_module(name)
+
+
+def load_modeling(family: str) -> Any:
+    """Import the modules of a model of transformers, which would warn of missing kernels."""
+    modeling = load_package(f"transformers.models.{family}.modeling_{family}")
+    load_package("transformers").logging.set_verbosity_error()
+    return modeling
 
 
 def require(package: str) -> None:
@@ -60,8 +69,7 @@ def mambapy_model(model: LanguageModel) -> LanguageModel:
 
 def transformers_model(like: LanguageModel) -> nn.Module:
     """Return a Mamba of the same size with tied embeddings, which is sequential without CUDA."""
-    modeling = load_package("transformers.models.mamba.modeling_mamba")
-    load_package("transformers").logging.set_verbosity_error()  # it would warn of missing CUDA
+    modeling = load_modeling("mamba")
     config = modeling.MambaConfig(
         vocab_size=like.vocab_size,
         hidden_size=like.config.d_model,
@@ -82,6 +90,30 @@ def fla_recurrence() -> Callable[..., Tensor]:
 def fla_chunks() -> Callable[..., Tensor]:
     """Return fla's delta rule in plain torch, by chunks; the last one is padded."""
     return _adapt(load_package("fla.ops.delta_rule.naive").delta_rule_chunkwise, FLA_CHUNK)
+
+
+def fla_recurrences() -> dict[Callable[..., Any], Callable[..., Tensor]]:
+    """Return fla's recurrences in plain torch, token by token, by the op that each replaces."""
+    erasing = load_package("fla.ops.generalized_delta_rule.dplr.naive").dplr_recurrence
+    additive = load_package("fla.ops.gla.naive").naive_recurrent_gla
+    scan = load_package("fla.ops.hgrn.naive").naive_recurrent_hgrn
+
+    def whole(q: Tensor, writes: Writes, backend: str = "auto") -> Tensor:
+        k, v, a, b, steps = writes.k, writes.v, writes.a, writes.erased_at, writes.steps
+        log_w = torch.zeros_like(k) if writes.log_w is None else writes.log_w.expand_as(k)
+        q = q.repeat_interleave(steps, dim=1) * q.shape[-1] ** 0.5  # both scale q themselves
+        if a is None or b is None:
+            y, _ = additive(q, k, v, log_w)
+        else:
+            y, _ = erasing(*(part.transpose(1, 2) for part in (q, k, v, a, b, log_w)))
+            y = y.transpose(1, 2)
+        return y[:, steps - 1 :: steps]
+
+    def vectors(a: Tensor, x: Tensor, backend: str = "auto") -> Tensor:
+        y: Tensor = scan(x, a.log())[0]
+        return y
+
+    return {recurrence: whole, linear_scan: vectors}
 
 
 def _adapt(theirs: Callable[..., tuple[Tensor, Tensor]], chunk: int = 1) -> Callable[..., Tensor]:

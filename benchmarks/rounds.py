@@ -25,6 +25,7 @@ from mecheval.runs.experiment import Settings
 from mecheval.runs.fit import prepared
 
 ROUND_MS = 500
+OURS = ("ours", "delta_net")  # contestants that are mecheval
 Run = Callable[[], object]
 Build = Callable[..., Run]  # its arguments are JSON, `name` among them
 Reply = dict[str, Any]
@@ -102,7 +103,7 @@ def main(arguments: list[str]) -> None:
     stdout = sys.stdout
     with contextlib.redirect_stdout(sys.stderr):  # keeps stdout free of what packages print
         build, options = parse_command(arguments)
-        ours = options["name"] == "ours"
+        ours = options["name"] in OURS
         with prepared(Settings()) if ours else contextlib.nullcontext():
             for reply in replies(build, options, sys.stdin):
                 print(json.dumps(reply), file=stdout, flush=True)

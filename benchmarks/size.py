@@ -5,6 +5,19 @@ from dataclasses import dataclass
 from typing import Any
 
 ARCHITECTURES = ("attention", "base_conv", "based", "delta_net", "h3", "hyena", "mamba")
+NEWER = (
+    "gated_delta_net",
+    "gla",
+    "hgrn2",
+    "kda",
+    "mamba2",
+    "mamba3",
+    "mlstm",
+    "retnet",
+    "rg_lru",
+    "rwkv7",
+    "transformer",
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -14,6 +27,11 @@ class Size:
 
     rounds: int = 5
     architectures: tuple[str, ...] = ARCHITECTURES
+    # later ones: train steps at one width, growth with the length, the guard; one or a few stand
+    # for all that call the same op
+    newer: tuple[str, ...] = NEWER
+    newer_grown: tuple[str, ...] = ("gated_delta_net", "mamba2", "rg_lru", "attention:window=64")
+    newer_guarded: tuple[str, ...] = ("gated_delta_net",)
     # train steps: documents of a batch, pairs of a document, tokens of the vocabulary, widths
     batch: int = 32
     pairs: int = 32

@@ -10,16 +10,18 @@ from torch import Tensor
 from benchmarks.flops import count_flops, gemm, gemm_rate
 from benchmarks.measure import Times
 from benchmarks.plain import Ops, plain_step, published, twins, usual_convolutions
-from benchmarks.ratio import Job, Line, skipped, speedup
+from benchmarks.ratio import Job, Line, cpu_share, skipped, speedup
 from benchmarks.rivals import (
     fla_chunks,
     fla_recurrence,
+    fla_recurrences,
     mambapy_model,
     mambapy_scan,
     transformers_model,
 )
 from benchmarks.rounds import run_contest
-from benchmarks.size import Size
+from benchmarks.size import NEWER, Size
+from benchmarks.transformers_mixers import MIXERS, with_mixers_of_transformers
 from mecheval.models.config import ModelConfig
 from mecheval.models.language_model import LanguageModel
 from mecheval.models.ops.delta_rule import delta_rule
@@ -41,14 +43,20 @@ CAPTION = (
     "packages do not. "
     "*published scan*: the plain form with the sequential scan that state-spaces/mamba publishes; "
     "*mambapy's scan*: with mambapy's; *mambapy's mixer* and *transformers* are the modules of "
-    "those packages. *fla's recurrence* and *fla's chunks*: the plain form with fla's delta rule "
-    "in plain torch. *plain: losses* is the difference of both losses after 4 updates, *plain: "
+    "those packages: for Mamba a whole model, for the others their mixer in the blocks of the "
+    "plain form, with weights of its own (Qwen3-Next's for gated_delta_net, Kimi Linear's for kda, "
+    "xLSTM's for mlstm, RecurrentGemma's for rg_lru, Llama's for transformer). *fla's recurrence* "
+    "and *fla's chunks*: the plain form with fla's delta rule, or its naive recurrences, in plain "
+    "torch. *delta_net* is the ratio of our time to that of our DeltaNet, so smaller is better. "
+    "*plain: losses* is the difference of both losses after 4 updates, *plain: "
     "float64* the same in double precision with 4 documents. "
     "*GEMM peak* is the share of the machine's limit, one core, float32: matrix products, the "
     "causal half of attention's products, triangular solves and Fourier transforms, and for each "
     "token, channel and state of the scan 7 operations forward and 19 backward (4 and 10 in the "
-    "last layer, which is read at one token), over the rate of a product of 1,024 × 1,024 matrices "
-    "in the same rounds. Norms, activations, gates, short convolutions and the optimiser are not "
+    "last layer, which is read at one token), and for each token and number of the recurrence's "
+    "memory 4 and 10, with 1 and 4 more if it decays and 4 and 12 if it erases (not in the last "
+    "layer), over the rate of a product of 1,024 × 1,024 matrices in the same rounds. The linear "
+    "scan of rg_lru, norms, activations, gates, short convolutions and the optimiser are not "
     "counted."
 )
 UPDATES = 4
@@ -61,6 +69,10 @@ def jobs(size: Size) -> Iterator[Job]:
             setup = Setup(architecture, d_model, size)
             weight = 20 + size.rounds * (4 + d_model / 16)
             yield Job(f"{architecture} d={d_model}", setup.lines, weight)
+    for architecture in size.newer:
+        setup = Setup(architecture, size.width, size)
+        weight = 20 + size.rounds * (4 + size.width / 16)
+        yield Job(f"{architecture} d={size.width}", setup.lines, weight)
 
 
 @dataclass(frozen=True)
@@ -87,7 +99,8 @@ class Setup:
             work = count_flops(self.ours())
         ours, product = contest.times.pop("ours"), contest.times.pop("gemm")
         for name, theirs in contest.times.items():
-            yield speedup(what, name, ours, theirs)
+            compare = cpu_share if name == "delta_net" else speedup
+            yield compare(what, name, ours, theirs)
         difference = abs(contest.values["ours"] - contest.values["plain"])
         yield Line(what, "plain: losses", difference, "apart")
         yield Line(what, "plain: float64", self.difference_in_double(), "apart")
@@ -130,7 +143,20 @@ class Setup:
             }
         if self.architecture == "attention":
             return {}
+        if self.architecture in NEWER:
+            return self._rivals_of_newer(plain)
         return {"conv1d and FFT": lambda: self.plain({**plain, **usual_convolutions()})}
+
+    def _rivals_of_newer(self, plain: Ops) -> dict[str, Callable[[], Step]]:
+        rivals: dict[str, Callable[[], Step]]
+        rivals = {"delta_net": replace(self, architecture="delta_net").ours}
+        if self.architecture != "transformer":
+            rivals["fla's recurrence"] = lambda: self.plain({**plain, **fla_recurrences()})
+        if self.architecture in MIXERS:
+            rivals["transformers"] = lambda: self._train_plainly(
+                with_mixers_of_transformers(self.model(), self.task.max_len)
+            )
+        return rivals
 
     def ours(self) -> Step:
         """Return one step of the training loop of mecheval."""

@@ -9,6 +9,9 @@ from benchmarks.size import Size
 TINY = Size(
     rounds=1,
     architectures=("attention", "mamba"),
+    newer=("hgrn2", "rg_lru"),
+    newer_grown=("rg_lru", "attention:window=8"),
+    newer_guarded=("gated_delta_net",),
     batch=2,
     pairs=4,
     vocab=32,

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from benchmarks import growth, interventions, memory, ops, rounds, steps, suite
-from benchmarks.floors import FLOORS, floor_of
+from benchmarks.floors import FLOORS, LOSS_DIFFERENCE_IN_DOUBLE, floor_of
 from benchmarks.measure import Times
 from benchmarks.rounds import Contest, replies
 from benchmarks.size import FULL, QUICK, Size
@@ -98,23 +98,53 @@ def test_a_package_that_is_not_installed_is_skipped_with_its_reason(tiny, monkey
 def test_every_floor_belongs_to_a_line_of_a_full_run():
     """Compare with the names of lines at full size: a floor with a wrong name has no effect."""
     steps = {f"{name} d={width}" for name in FULL.architectures for width in FULL.widths}
+    steps |= {f"{name} d={FULL.width}" for name in FULL.newer}
     known = {
         "documents": {"ar_32pairs", "atr"},
         "steps": steps,
-        "ops": {"selective scan", "delta rule"},
+        "ops": {"selective scan", "delta rule", "linear recurrence"},
         "interventions": {"attention", "mamba"},
         "startup": {"mecheval --help"},
         "sweep": {"resume"},
-        "growth": {f"{name}, length" for name in FULL.architectures},
+        "growth": {f"{name}, length" for name in (*FULL.architectures, *FULL.newer_grown)},
         "guard": steps
-        | {"attention evaluated", "attention grid", "AdamW", "recall documents", "decayed numbers"},
+        | {"attention evaluated", "attention grid", "AdamW", "recall documents", "decayed numbers"}
+        | {"linear scan"},
     }
     for part, what, _ in FLOORS:
         assert what in known[part], (part, what)
 
 
+def test_steps_of_newer_mixers_have_the_lines_that_their_floors_are_for(tiny):
+    """One with a mixer of transformers, and one without any rival but the recurrence."""
+    size = Size.of({**vars(tiny), "architectures": [], "newer": ["gated_delta_net", "gla"]})
+    lines = lines_of("steps", size)
+    keys = {("steps", line["what"].replace("d=8", "d=64"), line["against"]) for line in lines}
+    assert {key for key in FLOORS if key[1] in ("gated_delta_net d=64", "gla d=64")} - keys == {
+        ("guard", "gated_delta_net d=64", "plain")
+    }
+    apart = [line["ratio"] for line in lines if line["against"] == "plain: float64"]
+    assert len(apart) == 2
+    assert max(apart) <= LOSS_DIFFERENCE_IN_DOUBLE.value
+
+
+def test_a_ratio_to_delta_net_is_that_of_our_time_to_its(tiny, monkeypatch):
+    def run_contest(build, names, rounds, **arguments):
+        assert "delta_net" in names
+        ms = {name: Times((6.0,), (6.0,)) for name in names}
+        ms["delta_net"] = Times((2.0,), (2.0,))
+        return Contest(ms, {"ours": 1.0, "plain": 1.0}, {})
+
+    monkeypatch.setattr(steps, "run_contest", run_contest)
+    lines = list(steps.Setup("gla", 8, tiny).lines())
+    (line,) = [line for line in lines if line.against == "delta_net"]
+    assert line.ratio == 3.0
+    assert floor_of("steps", "gla d=64", "delta_net").verdict(line.ratio) == "above"
+
+
 def test_every_floor_of_an_op_and_of_the_guard_belongs_to_a_line(tiny):
-    size = Size.of({**vars(tiny), "architectures": list(FULL.architectures)})
+    guarded = {"architectures": FULL.architectures, "newer_guarded": FULL.newer_guarded}
+    size = Size.of({**vars(tiny), **guarded})
     for part in ("ops", "guard"):
         keys = {
             (part, line["what"].replace("d=8", "d=64"), line["against"])

@@ -6,14 +6,24 @@ from dataclasses import replace
 import pytest
 import torch
 
-from benchmarks.flops import READ_FLOPS, SCAN_FLOPS, count_flops
+from benchmarks.floors import LOSS_DIFFERENCE_IN_DOUBLE
+from benchmarks.flops import (
+    DECAY_FLOPS,
+    ERASE_FLOPS,
+    READ_FLOPS,
+    SCAN_FLOPS,
+    count_flops,
+)
 from benchmarks.plain import conv1d, fft_conv, published_scan, replace_ops, twins
 from benchmarks.rivals import Missing, mambapy_scan
-from benchmarks.size import ARCHITECTURES, Size
+from benchmarks.size import ARCHITECTURES, FULL, NEWER, Size
 from benchmarks.steps import UPDATES, Setup
-from mecheval.models.mixers import mamba
+from benchmarks.transformers_mixers import MIXERS, with_mixers_of_transformers
+from mecheval.models.mixers import mamba, recurrent, rg_lru
 from mecheval.models.ops.delta_rule import delta_rule
+from mecheval.models.ops.linear_scan import linear_scan, linear_scan_read
 from mecheval.models.ops.long_conv import long_conv
+from mecheval.models.ops.recurrence import recurrence, recurrence_read
 from mecheval.models.ops.selective_scan import selective_scan
 from mecheval.models.ops.short_conv import short_conv
 
@@ -39,6 +49,12 @@ def test_losses_are_those_of_the_plain_form_to_five_decimals_after_four_updates(
     assert abs(setup.ours()() - ours) > 1e-3, "the loss changed"
 
 
+@pytest.mark.parametrize("architecture", [*NEWER, FULL.newer_grown[-1]])
+def test_losses_of_newer_mixers_are_those_of_the_plain_form(architecture):
+    """In double precision: in single, AdamW's first update enlarges the rounding of a gradient."""
+    assert Setup(architecture, 16, SMALL).difference_in_double() <= LOSS_DIFFERENCE_IN_DOUBLE.value
+
+
 @pytest.mark.parametrize(
     ("architecture", "at_least"), [("mamba", 3), ("hyena", 3), ("delta_net", 2)]
 )
@@ -57,10 +73,56 @@ def test_every_op_with_a_twin_is_replaced_wherever_it_is_called_and_restored_aft
     assert before is selective_scan
     plain = twins()
     assert {selective_scan, short_conv, long_conv, delta_rule} <= plain.keys()
+    assert {recurrence, recurrence_read, linear_scan, linear_scan_read} <= plain.keys()
     with suppress(ZeroDivisionError), replace_ops(plain):
         assert mamba.selective_scan is plain[selective_scan]
         raise ZeroDivisionError
     assert mamba.selective_scan is before
+
+
+@pytest.mark.parametrize("architecture", [name for name in NEWER if name != "transformer"])
+def test_the_plain_form_of_a_newer_mixer_computes_its_recurrence_by_the_twin(architecture):
+    """Every layer calls the twin once."""
+    plain, calls = twins(), []
+    for op in (recurrence, linear_scan):
+        plain[op] = lambda *inputs, twin=plain[op]: calls.append(twin) or twin(*inputs)
+    setup = Setup(architecture, 16, SMALL)
+    with replace_ops(plain):
+        assert recurrent.recurrence is plain[recurrence]
+        assert rg_lru.linear_scan is plain[linear_scan]
+    assert setup.plain(plain)() > 0
+    assert len(calls) == setup.model().config.layers
+
+
+@pytest.mark.parametrize("architecture", MIXERS)
+def test_a_mixer_of_transformers_has_the_weights_of_ours_but_for_a_bias(architecture):
+    setup = Setup(architecture, 64, SMALL)
+    ours, theirs = setup.model(), None
+    try:
+        theirs = with_mixers_of_transformers(setup.model(), setup.task.max_len)
+    except Missing as error:
+        pytest.skip(str(error))
+    one, other = (
+        sum(weight.numel() for weight in model.blocks[0].mixer.parameters())
+        for model in (ours, theirs)
+    )
+    # ours has a bias after the output of attention, and in the gate of KDA
+    assert one - other == (64 if architecture in ("kda", "transformer") else 0)
+    x = random_tensor(2, setup.task.max_len, 64)
+    mixer, last = theirs.blocks[0].mixer, x.clone()
+    last[:, -1] += 1
+    assert mixer(x).shape == x.shape
+    torch.testing.assert_close(mixer(last)[:, :-1], mixer(x)[:, :-1])  # it is causal
+
+
+def test_training_with_the_mixers_of_transformers_lowers_the_loss():
+    contestants = Setup("rg_lru", 16, SMALL).contestants()
+    try:
+        step = contestants["transformers"]()
+    except Missing as error:
+        pytest.skip(str(error))
+    losses = [step() for _ in range(20)]
+    assert losses[-1] < losses[0] - 0.1
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
@@ -121,3 +183,17 @@ def test_the_work_of_a_scan_is_counted_for_each_token_channel_and_state():
     # the last layer computes C at one token of each document
     B_and_C = 3 * 2 * d_inner * fewer * (tokens * 2 + tokens + batch)
     assert many - one == (SCAN_FLOPS + READ_FLOPS) * tokens * d_inner * fewer + B_and_C
+
+
+@pytest.mark.parametrize(
+    ("fewer", "more", "each"),
+    [("delta=false", "delta=true", ERASE_FLOPS), ("decay=none", "decay=constant", DECAY_FLOPS)],
+)
+def test_the_work_of_a_recurrence_is_counted_for_each_number_of_its_memory(fewer, more, each):
+    """The last layer, which is read at one token, is not counted."""
+    tokens = SMALL.batch * (2 * SMALL.pairs + 3)
+    one, other = (
+        count_flops(Setup(f"gated_delta_net:{option}", 16, SMALL).ours())
+        for option in (fewer, more)
+    )
+    assert other - one == each * tokens * 12 * 24  # keys × values

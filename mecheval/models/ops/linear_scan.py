@@ -42,11 +42,17 @@ def linear_scan_read(
 ) -> Float[Tensor, "batch 1 channel"]:
     """Return h at one token of each row; no other is kept."""
     if not_compiled(a, x) or not x.numel():
-        return gather_reads(linear_scan_ref(a, x), at)
+        return linear_scan_read_ref(a, x, at)
     from mecheval.models.ops.kernels.linear_scan import read_backward, read_forward
 
     inputs = a.contiguous(), x.contiguous(), at[:, 0].contiguous()
     return apply_kernels((read_forward, read_backward), x[:, 0].shape, 2, *inputs)[:, None]
+
+
+def linear_scan_read_ref(
+    a: Stream, x: Stream, at: Int[Tensor, "batch 1"]
+) -> Float[Tensor, "batch 1 channel"]:
+    return gather_reads(linear_scan_ref(a, x), at)
 
 
 def propagate_edit(a: Stream, x: Stream, states: Stream, edited: Stream) -> Stream:
