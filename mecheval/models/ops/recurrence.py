@@ -62,15 +62,16 @@ def recurrence(q: Queries, writes: Writes) -> Outputs:
     v = writes.v
     if not_compiled(q, writes.k, v) or not v.numel():
         return recurrence_ref(q, writes)
-    from mecheval.models.ops.kernels import additive_recurrence, recurrence
+    from mecheval.models.ops.kernels import additive_recurrence as additive
+    from mecheval.models.ops.kernels import recurrence as general
 
-    width, shape = recurrence.block_width(v.shape[3]), (*q.shape[:3], v.shape[3])
+    width, shape = general.block_width(v.shape[3]), (*q.shape[:3], v.shape[3])
     k, log_w, w, a, b = writes.k, writes.log_w, writes.w, writes.a, writes.erased_at
     if a is None or b is None:
         inputs = _in_groups(q, k, v, _none(k) if log_w is None else log_w)
-        return apply_kernels(additive_recurrence.kernels(width), shape, 0, *inputs)
+        return apply_kernels(additive.kernels(width), shape, 0, *inputs)
     inputs = _in_groups(q, k, v, torch.ones_like(k) if w is None else w.expand_as(k), a, b)
-    return apply_kernels(recurrence.kernels(width), shape, 0, *inputs)
+    return apply_kernels(general.kernels(width), shape, 0, *inputs)
 
 
 def recurrence_ref(q: Queries, writes: Writes) -> Outputs:
@@ -172,7 +173,6 @@ def _in_groups(q: Tensor, k: Tensor, v: Tensor, *rates: Tensor) -> tuple[Tensor,
 
     rows, missing = k.shape[3], -k.shape[3] % GROUP
     if missing:
-        q, k, *rates = (
-            F.pad(x, (0, missing)) if x.shape[3] == rows else x for x in (q, k, *rates)
-        )
+        q, k = F.pad(q, (0, missing)), F.pad(k, (0, missing))
+        rates = tuple(F.pad(x, (0, missing)) if x.shape[3] == rows else x for x in rates)
     return tuple(x.contiguous() for x in (q, k, v, *rates))
