@@ -19,16 +19,24 @@ from torch import Tensor, nn
 
 from mecheval.models.layers import RMSNorm, ShortConv, draw_step_bias, split_heads
 from mecheval.models.mixer_options.state_space import Mamba3Options
-from mecheval.models.mixers import Stream
-from mecheval.models.mixers.state_space import StateSpace
+from mecheval.models.mixers import Output, Stream
+from mecheval.models.mixers.state_space import StateSpace, gather_heads
 from mecheval.models.ops import Reads, gather_reads
-from mecheval.models.ops.recurrence import Keys, Queries, ReadQueries, Values, Writes
+from mecheval.models.ops.recurrence import (
+    Keys,
+    Queries,
+    ReadQueries,
+    Values,
+    Writes,
+    recurrence_read,
+)
 from mecheval.models.site import Site
 
 SLOWEST = 1e-4  # the least rate of decay
 WIDE = {"mps": torch.float32}  # angles add up in float64 where the device has it
 
 ByHead = Float[Tensor, "batch time head"]
+Sizes = Float[Tensor, "batch time head 1"]
 Angles = Float[Tensor, "batch time head angle"]
 Turns = Complex[Tensor, "batch time head angle"]
 Tokens = Float[Tensor, "batch time ..."]
@@ -77,28 +85,47 @@ class Mamba3(Mamba3Options, StateSpace):
         self.query = Site("batch time head d_key", "queries, normalised and rotated")
         self.add_output(norm_groups=heads if self.norm else 0)
 
+    def forward(self, x: Stream) -> Stream:
+        if self.state.used or not self.trapezoid:
+            return super().forward(x)
+        q, k, v, log_w, before, now = self._tokens(x)
+        o = self._recur(q, write_late(k, v, log_w, before, now)) + read_own(q, k, v, now)
+        return self.output(self.head_out(self._with_skip(o, v)), x)
+
+    def read(self, x: Stream, at: Reads) -> Output:
+        if not self.trapezoid:
+            return super().read(x, at)
+        q, k, v, log_w, before, now = self._tokens(x, at)
+        o = recurrence_read(q, write_late(k, v, log_w, before, now), at)
+        k, v, now = (gather_heads(part, at) for part in (k, v, now))
+        return self.output(self._with_skip(o + read_own(q, k, v, now), v), gather_reads(x, at))
+
     def reads_and_writes(
         self, x: Stream, at: Reads | None = None
     ) -> tuple[Queries | ReadQueries, Writes]:
+        q, k, v, log_w, before, now = self._tokens(x, at)
+        if not self.trapezoid:
+            return q, Writes(now * k, v, log_w)
+        if log_w is not None:  # the memory decays after the first of a token's two steps
+            log_w = in_turn(torch.zeros_like(log_w), log_w)
+        k = in_turn(before * previous(k), now * k)
+        return q, Writes(k, in_turn(previous(v), v), log_w, steps=2)
+
+    def _tokens(
+        self, x: Stream, at: Reads | None = None
+    ) -> tuple[Queries | ReadQueries, Keys, Values, Sizes | None, Sizes, Sizes]:
+        """Return q, k, v, log α and how much of the last token and of the present is written."""
         v, k, q = self.value(self._values(x)), self._keys(x), self._queries(x, at)
         dt = self.dt(F.softplus(self.dt_proj(x) + self.dt_bias))
         if self.angles:
             angle = self.angle(self._angles(x, dt))
             turn = unit(angle)
             k = rotate(k, turn)
-            if at is not None:
-                angle = gather_reads(angle.flatten(start_dim=2), at)
-                turn = unit(angle.view(*at.shape, self.heads, self.angles))
-            q = rotate(q, turn)
+            q = rotate(q, turn if at is None else unit(gather_heads(angle, at)))
         k, q = self.key(k), self.query(q)
         log_w = self._log_decays(x, dt)
-        if not self.trapezoid:
-            return q, Writes(dt[..., None] * k, v, log_w)
-        share = self.share(self.trap_proj(x).sigmoid())
-        before, now = ((1 - share) * dt)[..., None] * previous(k), (share * dt)[..., None] * k
-        if log_w is not None:  # the memory decays after the first of a token's two steps
-            log_w = in_turn(torch.zeros_like(log_w), log_w)
-        return q, Writes(in_turn(before, now), in_turn(previous(v), v), log_w, steps=2)
+        share = self.share(self.trap_proj(x).sigmoid()) if self.trapezoid else torch.ones_like(dt)
+        return q, k, v, log_w, ((1 - share) * dt)[..., None], (share * dt)[..., None]
 
     def state_size(self, time: int) -> int:
         memory, last_token = self.d_inner * self.d_state, self.d_inner + self.heads * self.d_state
@@ -128,7 +155,7 @@ class Mamba3(Mamba3Options, StateSpace):
         q = self.by_head(self.C_norm(split_heads(C, self.groups)))
         return q + self.C_bias if self.bias else q
 
-    def _log_decays(self, x: Stream, dt: ByHead) -> Float[Tensor, "batch time head 1"] | None:
+    def _log_decays(self, x: Stream, dt: ByHead) -> Sizes | None:
         if self.decay == "none":
             return None
         A = self.A_proj(x)
@@ -140,6 +167,23 @@ class Mamba3(Mamba3Options, StateSpace):
         turns = dt[..., None] * (math.pi * self.angle_proj(x).tanh())[:, :, None, :]
         total = turns.cumsum(dim=1, dtype=WIDE.get(x.device.type, torch.float64))
         return total.remainder(2 * math.pi).to(x.dtype)
+
+
+def write_late(k: Keys, v: Values, log_w: Sizes | None, before: Sizes, now: Sizes) -> Writes:
+    """Write every token once, when the next one comes: U_t = S_t − λ_t dt_t k_t x_tᵀ.
+
+    S_{t−1} differs from U_{t−1} by what token t − 1 wrote of itself, at the place where it is
+    written again, so U_t = α_t (U_{t−1} + (λ_{t−1} dt_{t−1} + (1 − λ_t) dt_t) k_{t−1} x_{t−1}ᵀ).
+    """
+    size = previous(now) + before
+    return Writes((size if log_w is None else log_w.exp() * size) * previous(k), previous(v), log_w)
+
+
+def read_own(
+    q: Queries | ReadQueries, k: Keys, v: Values, now: Sizes
+) -> Float[Tensor, "batch place head d_value"]:
+    """Return what the token itself adds to what is read, λ dt (k · q) x: U does not hold it yet."""
+    return now * (k * q).sum(dim=-1, keepdim=True) * v
 
 
 def unit(angle: Angles) -> Turns:

@@ -31,6 +31,7 @@ from mecheval.models.ops.recurrence import (
 from mecheval.models.site import Site
 
 Shared = Float[Tensor, "batch time group d_state"]
+ByHead = Float[Tensor, "batch place head channel"]
 
 
 class GroupedRMSNorm(RMSNorm):
@@ -81,8 +82,7 @@ class StateSpace(StateSpaceOptions, Recurrent):
         """Return the output at some positions: no memory is computed, and queries only there."""
         q, writes = self.reads_and_writes(x, at)
         v = present_values(writes)
-        there = gather_reads(v.flatten(start_dim=2), at).view(*at.shape, *v.shape[2:])
-        o = self._with_skip(recurrence_read(q, writes, at), there)
+        o = self._with_skip(recurrence_read(q, writes, at), gather_heads(v, at))
         return self.output(o, gather_reads(x, at))
 
     def mixing(self, x: Stream) -> Mixed:
@@ -116,6 +116,11 @@ class StateSpace(StateSpaceOptions, Recurrent):
 
     def _with_skip(self, o: Outputs | ReadOutputs, v: Values) -> Outputs | ReadOutputs:
         return o + self.D[:, None] * v if self.skip else o
+
+
+def gather_heads(x: ByHead, at: Reads) -> ByHead:
+    """Return what every head holds at the positions `at`."""
+    return gather_reads(x.flatten(start_dim=2), at).view(*at.shape, *x.shape[2:])
 
 
 def present_values(writes: Writes) -> Values:

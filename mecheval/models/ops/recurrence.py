@@ -62,10 +62,16 @@ def recurrence(q: Queries, writes: Writes) -> Outputs:
     v = writes.v
     if not_compiled(q, writes.k, v) or not v.numel():
         return recurrence_ref(q, writes)
-    from mecheval.models.ops.kernels.recurrence import block_width, kernels
+    from mecheval.models.ops.kernels import additive_recurrence as additive
+    from mecheval.models.ops.kernels import recurrence as general
 
-    inputs = _lay_out(q, writes)
-    return apply_kernels(kernels(block_width(v.shape[3])), (*q.shape[:3], v.shape[3]), 0, *inputs)
+    width, shape = general.block_width(v.shape[3]), (*q.shape[:3], v.shape[3])
+    k, log_w, w, a, b = writes.k, writes.log_w, writes.w, writes.a, writes.erased_at
+    if a is None or b is None:
+        inputs = _in_groups(q, k, v, _none(k) if log_w is None else log_w)
+        return apply_kernels(additive.kernels(width), shape, 0, *inputs)
+    inputs = _in_groups(q, k, v, torch.ones_like(k) if w is None else w.expand_as(k), a, b)
+    return apply_kernels(general.kernels(width), shape, 0, *inputs)
 
 
 def recurrence_ref(q: Queries, writes: Writes) -> Outputs:
@@ -86,7 +92,9 @@ def recurrence_read(q: ReadQueries, writes: Writes, at: Reads) -> ReadOutputs:
 
     last = ((at + 1) * writes.steps - 1).contiguous()
     shape = *q.shape[:3], v.shape[3]
-    return apply_kernels((forward, backward), shape, 1, *_lay_out(q, writes), last)
+    parts = [_none(v) if x is None else x for x in (writes.w, writes.a, writes.erased_at)]
+    inputs = [x.contiguous() for x in (q, writes.k, v, *parts)]
+    return apply_kernels((forward, backward), shape, 1, *inputs, last)
 
 
 def recurrence_read_ref(q: ReadQueries, writes: Writes, at: Reads) -> ReadOutputs:
@@ -154,18 +162,17 @@ def _decay_and_erase(S: Tensor, writes: Writes, t: int) -> Tensor:
     return kept + b[:, t, :, :, None] * held[:, :, None, :]
 
 
-def _lay_out(q: Tensor, writes: Writes) -> tuple[Tensor, ...]:
-    """Give the kernels every argument, contiguous, and rows of the memory in whole groups.
+def _none(x: Tensor) -> Tensor:
+    """Return what stands for a missing argument: no number for each step and head."""
+    return x.new_empty(*x.shape[:3], 0)
 
-    Decays of a head are repeated for its rows. Where nothing is erased, `a` has no elements and
-    `b` is all zeros.
-    """
+
+def _in_groups(q: Tensor, k: Tensor, v: Tensor, *rates: Tensor) -> tuple[Tensor, ...]:
+    """Give the kernels contiguous tensors, and rows of the memory in whole groups."""
     from mecheval.models.ops.kernels import GROUP
 
-    k, a, b = writes.k, writes.a, writes.erased_at
-    w = torch.ones_like(k) if writes.w is None else writes.w.expand_as(k)
-    if a is None or b is None:
-        a, b = k.new_empty(0, 0, 0, 0), k.new_zeros(()).expand_as(k)
-    if missing := -k.shape[3] % GROUP:
-        q, k, w, a, b = (F.pad(x, (0, missing)) if x.numel() else x for x in (q, k, w, a, b))
-    return tuple(x.contiguous() for x in (q, k, writes.v, w, a, b))
+    rows, missing = k.shape[3], -k.shape[3] % GROUP
+    if missing:
+        q, k = F.pad(q, (0, missing)), F.pad(k, (0, missing))
+        rates = tuple(F.pad(x, (0, missing)) if x.shape[3] == rows else x for x in rates)
+    return tuple(x.contiguous() for x in (q, k, v, *rates))

@@ -9,6 +9,7 @@ from support.numpy_reference import PRECISION
 from support.task_facts import relative_error
 
 from mecheval.models.layers import l2_normalise
+from mecheval.models.ops.compiled import apply_kernels
 from mecheval.models.ops.kernels.recurrence import CHUNK, WIDTHS, block_width
 from mecheval.models.ops.recurrence import (
     Writes,
@@ -35,6 +36,7 @@ SHAPES = [
     (1, 67, 1, 4, 65, 1),
     (1, 9, 3, 4, 4, 2),
     (2, CHUNK, 1, 5, 7, 3),
+    (1, 2 * CHUNK + 1, 2, 6, 17, 2),
     (1, 129, 1, 2, 2, 1),
 ]
 FEW = [shape for shape in SHAPES if shape[1] * shape[5] <= CHUNK + 1]
@@ -199,6 +201,55 @@ def test_blocks_are_as_wide_as_they_can_be_without_padding():
         16, 16, 32, 32, 16, 64, 32, 64,
     ]  # fmt: skip
     assert set(WIDTHS) == {16, 32, 64}
+
+
+@pytest.mark.parametrize("width", [0, 1, 6])
+@pytest.mark.parametrize("read", [False, True])
+def test_where_nothing_is_erased_no_decay_is_repeated_and_nothing_filled(width, read, monkeypatch):
+    q, writes = draw((2, 5, 2, 6, 4, 1), {0: "none", 1: "head", 6: "channel"}[width], "nothing")
+    seen = []
+
+    def look(kernels, shape, written, *inputs):
+        seen.extend(tuple(x.shape) for x in inputs)
+        return apply_kernels(kernels, shape, written, *inputs)
+
+    monkeypatch.setattr("mecheval.models.ops.recurrence.apply_kernels", look)
+    at = torch.arange(5).expand(2, -1)
+    o = recurrence_read(q, writes, at) if read else recurrence(q, writes)
+    assert relative_error(o, recurrence_ref(q, writes)) <= 1e-10
+    rows = 6 if read else 8  # whole groups
+    given = [(2, 5, 2, rows)] * 2 + [(2, 5, 2, 4)]
+    decay = [(2, 5, 2, rows if width == 6 else width)]
+    erased = [(2, 5, 2, 0)] * 2 + [(2, 5)] if read else []
+    assert seen == given + decay + erased
+
+
+def test_what_a_step_forgets_at_once_has_no_gradient_in_its_decay():
+    """It follows from other gradients, whose rounding errors would be all that is left of it."""
+    q, writes = draw((2, 67, 2, 8, 32, 1), "vanishing", "nothing", torch.float32)
+    _, _, _, _, grates = outcome(recurrence, q, writes)
+    gone = writes.log_w < -1
+    assert gone.any()
+    assert not grates[gone].any()
+    assert grates[~gone].any()
+
+
+def test_the_first_decay_has_no_gradient():
+    for decay in ("head", "channel", "strong"):
+        q, writes = draw((2, 33, 2, 8, 32, 1), decay, "nothing", torch.float32)
+        *_, grates = outcome(recurrence, q, writes)
+        assert not grates[:, 0].any()
+        assert grates[:, 1].any()
+
+
+def test_gradients_of_slow_decays_stay_precise_over_many_steps():
+    """Their sums over steps are differences of the gradients of queries and keys."""
+    q, writes = draw((1, 2048, 1, 8, 16, 1), "channel", "nothing", torch.float32)
+    with torch.no_grad():
+        writes.log_w.mul_(1e-3)
+    truth = outcome(recurrence, *in_double(q, writes))
+    for result, exact in zip(outcome(recurrence, q, writes), truth, strict=True):
+        assert relative_error(result, exact) <= 1e-5
 
 
 def test_half_precision_takes_the_plain_form():

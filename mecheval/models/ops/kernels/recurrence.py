@@ -4,7 +4,8 @@ WIDTH columns of the memory are the lanes of the vector unit, and four of its ro
 last block of columns is padded with zeros. The memory stays in the processor's cache. The backward
 pass keeps the memory before every CHUNK steps and computes the steps between again, chunk by chunk
 from the last. Scratch arrays are few and their last axis is a constant, so that LLVM knows what
-cannot overlap; the loops are written out for the same reason.
+cannot overlap; the loops are written out for the same reason. Where nothing is erased,
+`additive_recurrence` takes half the time.
 """
 
 from collections.abc import Callable
@@ -76,7 +77,7 @@ def kernels(WIDTH: int) -> tuple[Callable[..., None], Callable[..., None]]:
 
     @njit(cache=True, fastmath=FAST, error_model="numpy")
     def forward(q, k, v, w, a, b, o):
-        """Write the outputs; `a` has no elements where nothing is erased."""
+        """Write the outputs."""
         batch, time, heads, d_key = q.shape
         length, d_value = k.shape[1], v.shape[3]
         steps, zero = length // time, q.dtype.type(0)
@@ -89,8 +90,7 @@ def kernels(WIDTH: int) -> tuple[Callable[..., None], Callable[..., None]]:
                     row[V, columns:] = zero
                     for t in range(length):
                         row[V, :columns] = v[n, t, h, low : low + columns]
-                        if a.size:
-                            hold(S, a[n, t, h], row)
+                        hold(S, a[n, t, h], row)
                         if t % steps == steps - 1:
                             step_and_read(
                                 S, k[n, t, h], w[n, t, h], b[n, t, h], q[n, t // steps, h], row
@@ -118,8 +118,7 @@ def kernels(WIDTH: int) -> tuple[Callable[..., None], Callable[..., None]]:
                         if t % CHUNK == 0:
                             starts[t // CHUNK] = S[0]
                         row[V, :columns] = v[n, t, h, low : low + columns]
-                        if a.size:
-                            hold(S[0], a[n, t, h], row)
+                        hold(S[0], a[n, t, h], row)
                         step(S[0], S[0], k[n, t, h], w[n, t, h], b[n, t, h], row)
                     starts[chunks - 1] = S[0]
                     G[:] = zero
@@ -130,9 +129,8 @@ def kernels(WIDTH: int) -> tuple[Callable[..., None], Callable[..., None]]:
                         for t in range(first, last + 1):
                             c = t - first
                             row[V, :columns] = v[n, t, h, low : low + columns]
-                            if a.size:
-                                hold(S[c], a[n, t, h], row)
-                                helds[c] = row[HELD]
+                            hold(S[c], a[n, t, h], row)
+                            helds[c] = row[HELD]
                             step(S[c], S[c + 1], k[n, t, h], w[n, t, h], b[n, t, h], row)
                         for t in range(last, first - 1, -1):
                             c = t - first
@@ -149,54 +147,36 @@ def kernels(WIDTH: int) -> tuple[Callable[..., None], Callable[..., None]]:
                                         G[i, j] += x * row[UP, j]
                                     gquery[i] += y
                             key, gkey, gdecay = k[n, t, h], gk[n, t, h], gw[n, t, h]
-                            if a.size:
-                                row[HELD] = helds[c]
-                                row[GHELD] = zero
-                                at, gerase = b[n, t, h], gb[n, t, h]
-                                for i in range(0, d_key, 2):
-                                    x0, x1, b0, b1 = key[i], key[i + 1], at[i], at[i + 1]
-                                    k0 = k1 = d0 = d1 = e0 = e1 = zero
-                                    for j in range(WIDTH):
-                                        g0, g1 = G[i, j], G[i + 1, j]
-                                        value, held = row[V, j], row[HELD, j]
-                                        k0 += g0 * value
-                                        k1 += g1 * value
-                                        e0 += g0 * held
-                                        e1 += g1 * held
-                                        d0 += g0 * before[i, j]
-                                        d1 += g1 * before[i + 1, j]
-                                        row[GV, j] += x0 * g0 + x1 * g1
-                                        row[GHELD, j] += b0 * g0 + b1 * g1
-                                    gkey[i] += k0
-                                    gkey[i + 1] += k1
-                                    gdecay[i] += d0
-                                    gdecay[i + 1] += d1
-                                    gerase[i] += e0
-                                    gerase[i + 1] += e1
-                                where, gwhere, decay = a[n, t, h], ga[n, t, h], w[n, t, h]
-                                for i in range(d_key):
-                                    x, y, keep = where[i], zero, decay[i]
-                                    for j in range(WIDTH):
-                                        y += before[i, j] * row[GHELD, j]
-                                        G[i, j] = keep * G[i, j] + x * row[GHELD, j]
-                                    gwhere[i] += y
-                            else:
-                                decay = w[n, t, h]
-                                for i in range(0, d_key, 2):
-                                    x0, x1, w0, w1 = key[i], key[i + 1], decay[i], decay[i + 1]
-                                    k0 = k1 = d0 = d1 = zero
-                                    for j in range(WIDTH):
-                                        g0, g1, value = G[i, j], G[i + 1, j], row[V, j]
-                                        k0 += g0 * value
-                                        k1 += g1 * value
-                                        d0 += g0 * before[i, j]
-                                        d1 += g1 * before[i + 1, j]
-                                        row[GV, j] += x0 * g0 + x1 * g1
-                                        G[i, j], G[i + 1, j] = w0 * g0, w1 * g1
-                                    gkey[i] += k0
-                                    gkey[i + 1] += k1
-                                    gdecay[i] += d0
-                                    gdecay[i + 1] += d1
+                            row[HELD] = helds[c]
+                            row[GHELD] = zero
+                            at, gerase = b[n, t, h], gb[n, t, h]
+                            for i in range(0, d_key, 2):
+                                x0, x1, b0, b1 = key[i], key[i + 1], at[i], at[i + 1]
+                                k0 = k1 = d0 = d1 = e0 = e1 = zero
+                                for j in range(WIDTH):
+                                    g0, g1 = G[i, j], G[i + 1, j]
+                                    value, held = row[V, j], row[HELD, j]
+                                    k0 += g0 * value
+                                    k1 += g1 * value
+                                    e0 += g0 * held
+                                    e1 += g1 * held
+                                    d0 += g0 * before[i, j]
+                                    d1 += g1 * before[i + 1, j]
+                                    row[GV, j] += x0 * g0 + x1 * g1
+                                    row[GHELD, j] += b0 * g0 + b1 * g1
+                                gkey[i] += k0
+                                gkey[i + 1] += k1
+                                gdecay[i] += d0
+                                gdecay[i + 1] += d1
+                                gerase[i] += e0
+                                gerase[i + 1] += e1
+                            where, gwhere, decay = a[n, t, h], ga[n, t, h], w[n, t, h]
+                            for i in range(d_key):
+                                x, y, keep = where[i], zero, decay[i]
+                                for j in range(WIDTH):
+                                    y += before[i, j] * row[GHELD, j]
+                                    G[i, j] = keep * G[i, j] + x * row[GHELD, j]
+                                gwhere[i] += y
                             gv[n, t, h, low : low + columns] = row[GV, :columns]
 
     return forward, backward

@@ -18,15 +18,28 @@ def _dot(x, y):
 
 
 @njit(inline="always")
-def _carry_back(r, n, t, h, w, a, b, new):
-    """Write r_{t−1} and return b · r_t, what the query reads of the value that is erased."""
-    if a.size == 0:
+def _decay(r, w, new):
+    """Write w ∘ r, given a number for each row, one for all, or none."""
+    if len(w) == len(r):
         for i in range(len(r)):
-            new[i] = w[n, t, h, i] * r[i]
-        return r.dtype.type(0)
-    erased = _dot(b[n, t, h], r)
-    for i in range(len(r)):
-        new[i] = w[n, t, h, i] * r[i] + erased * a[n, t, h, i]
+            new[i] = w[i] * r[i]
+    elif len(w):
+        for i in range(len(r)):
+            new[i] = w[0] * r[i]
+    else:
+        new[:] = r
+
+
+@njit(inline="always")
+def _carry_back(r, w, a, b, new):
+    """Write r_{t−1} and return b · r_t, what the query reads of the value that is erased.
+
+    Where nothing is erased, a and b have no elements.
+    """
+    erased = _dot(b, r)
+    _decay(r, w, new)
+    for i in range(len(a)):
+        new[i] += erased * a[i]
     return erased
 
 
@@ -45,7 +58,7 @@ def forward(q, k, v, w, a, b, last, o):
                     match, value = _dot(k[n, t, h], r), v[n, t, h]
                     for j in range(len(out)):
                         out[j] += match * value[j]
-                    _carry_back(r, n, t, h, w, a, b, r)
+                    _carry_back(r, w[n, t, h], a[n, t, h], b[n, t, h], r)
 
 
 @njit(cache=True, fastmath=FAST, error_model="numpy")
@@ -60,25 +73,26 @@ def backward(q, k, v, w, a, b, last, g, gq, gk, gv, gw, ga, gb):
                 up, end = g[n, i, h], last[n, i]
                 r[end + 1] = q[n, i, h]  # row t + 1 is the query before it passes step t
                 for t in range(end, -1, -1):
-                    erased[t] = _carry_back(r[t + 1], n, t, h, w, a, b, r[t])
+                    erased[t] = _carry_back(r[t + 1], w[n, t, h], a[n, t, h], b[n, t, h], r[t])
                 down = gq[n, i, h]  # the gradient of the query before step t
                 down[:] = 0
                 for t in range(end + 1):
-                    now, key, decay = r[t + 1], k[n, t, h], w[n, t, h]
-                    match, gmatch = _dot(key, now), _dot(v[n, t, h], up)
+                    now, key, where, at = r[t + 1], k[n, t, h], a[n, t, h], b[n, t, h]
+                    match, gmatch, gerased = _dot(key, now), _dot(v[n, t, h], up), _dot(where, down)
                     gvalue, gkey, gdecay = gv[n, t, h], gk[n, t, h], gw[n, t, h]
                     for j in range(len(up)):
                         gvalue[j] += match * up[j]
+                    if len(gdecay) == 1:
+                        gdecay[0] += _dot(down, now)
+                    else:
+                        for d in range(len(gdecay)):
+                            gdecay[d] += down[d] * now[d]
+                    for d in range(len(where)):
+                        ga[n, t, h, d] += erased[t] * down[d]
+                        gb[n, t, h, d] += gerased * now[d]
+                    _decay(down, w[n, t, h], down)
                     for d in range(d_key):
                         gkey[d] += gmatch * now[d]
-                        gdecay[d] += down[d] * now[d]
-                    gerased = down.dtype.type(0)
-                    if a.size:
-                        gerased = _dot(a[n, t, h], down)
-                        for d in range(d_key):
-                            ga[n, t, h, d] += erased[t] * down[d]
-                            gb[n, t, h, d] += gerased * now[d]
-                            down[d] = decay[d] * down[d] + gerased * b[n, t, h, d] + gmatch * key[d]
-                    else:
-                        for d in range(d_key):
-                            down[d] = decay[d] * down[d] + gmatch * key[d]
+                        down[d] += gmatch * key[d]
+                    for d in range(len(at)):
+                        down[d] += gerased * at[d]
