@@ -32,6 +32,7 @@ from mecheval.models.site import Site
 
 Shared = Float[Tensor, "batch time group d_state"]
 ByHead = Float[Tensor, "batch place head channel"]
+ReadByHead = Float[Tensor, "batch reads head channel"]
 
 
 class GroupedRMSNorm(RMSNorm):
@@ -118,7 +119,7 @@ class StateSpace(StateSpaceOptions, Recurrent):
         return o + self.D[:, None] * v if self.skip else o
 
 
-def gather_heads(x: ByHead, at: Reads) -> ByHead:
+def gather_heads(x: ByHead, at: Reads) -> ReadByHead:
     """Return what every head holds at the positions `at`."""
     return gather_reads(x.flatten(start_dim=2), at).view(*at.shape, *x.shape[2:])
 
