@@ -16,8 +16,8 @@ _FIELDS |= {"eval.documents": 16, "eval.grid_documents": 8}
 
 MICRO = Scale(
     name="micro",
-    recall=Size(widths=(8,), rates=(1e-2,), options={"pairs": 3, "vocab": 16}, fields=_FIELDS),
-    treecall=Size(widths=(8,), rates=(1e-2,), options={"max_len": 32}, fields=_FIELDS),
+    recall=Size(widths=(16,), rates=(1e-2,), options={"pairs": 3, "vocab": 16}, fields=_FIELDS),
+    treecall=Size(widths=(16,), rates=(1e-2,), options={"max_len": 32}, fields=_FIELDS),
     lengths=(16, 32),
     tokens=64,
 )
