@@ -117,12 +117,13 @@ def test_a_mixer_of_transformers_has_the_weights_of_ours_but_for_a_bias(architec
 
 def test_training_with_the_mixers_of_transformers_lowers_the_loss():
     contestants = Setup("rg_lru", 16, SMALL).contestants()
+    torch.manual_seed(0)
     try:
         step = contestants["transformers"]()
     except Missing as error:
         pytest.skip(str(error))
-    losses = [step() for _ in range(20)]
-    assert losses[-1] < losses[0] - 0.1
+    losses = [step() for _ in range(60)]
+    assert sum(losses[-5:]) < sum(losses[:5]) - 0.5, "a mean of five, since batches differ"
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
