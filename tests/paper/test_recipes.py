@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from support.tiny_scale import MICRO
+from support.tiny_scale import MICRO, micro_scale
 
 from mecheval.core.errors import InvalidInput
 from mecheval.core.spec import canonical_json
@@ -171,7 +171,7 @@ def test_every_step_of_the_cost_recipe_has_as_many_tokens():
 @pytest.mark.slow
 @pytest.mark.parametrize("name", COUNTS)
 def test_the_last_experiment_of_every_recipe_runs_to_its_end(name, tmp_path):
-    experiment = get_experiments(name, MICRO)[-1]
+    experiment = get_experiments(name, micro_scale(name))[-1]
     assert run(experiment, tmp_path).status == "done"
 
 
