@@ -2,6 +2,7 @@
 
 import copy
 from functools import cache
+from pathlib import Path
 
 import pytest
 import torch
@@ -12,7 +13,7 @@ from mecheval.models.check_model import check_whole
 from mecheval.models.config import ModelConfig
 from mecheval.models.edits import put
 from mecheval.models.external import ExternalModel
-from mecheval.models.hf.families import FAMILIES, NAMES
+from mecheval.models.hf.families import ALIASES, FAMILIES, NAMES
 from mecheval.models.hf.model import HubModel
 from mecheval.models.hf.options import HYBRIDS
 from mecheval.models.hf.small import SIZES
@@ -170,6 +171,17 @@ def test_the_table_and_the_small_configurations_have_the_same_families():
     assert {model_type for model_type, _ in SIZES.values()} == {*FAMILIES}
     assert [*SIZES] == [*NAMES] or {*SIZES} == {*NAMES}
     assert {*HYBRIDS} < {*NAMES}
+
+
+def test_the_page_has_every_family_with_its_kinds_and_notes():
+    page = (Path(__file__).parents[3] / "docs" / "hub.md").read_text()
+    for model_type, family in FAMILIES.items():
+        kinds = []
+        for kind in family.mixers.values():
+            kinds += [kind] if isinstance(kind, str) else kind.values()
+        name = ALIASES.get(model_type, model_type)
+        row = f"| `{name}` | {', '.join(dict.fromkeys(kinds))} | {'; '.join(family.notes)} |"
+        assert row in page.splitlines()
 
 
 @torch.no_grad()
