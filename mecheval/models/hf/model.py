@@ -105,7 +105,7 @@ class HubModel(ExternalModel):
 
     @property
     def about(self) -> dict[str, Any]:
-        """What `mecheval show model` says of it besides its cost."""
+        """Return what `mecheval show model` says of it besides its cost."""
         return {
             "family": ALIASES.get(self.family, self.family),
             "d_model": int(self.module.config.hidden_size),
