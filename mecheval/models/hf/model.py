@@ -138,7 +138,7 @@ def _check_blocks(model: HubModel) -> None:
     with record(model, names) as entering:
         logits = model(tokens)
     others = model(torch.zeros_like(tokens))
-    close = 1e-3 * (others - logits).abs().max()
+    close = 1e-5 * (others - logits).abs().max()
     if (model(changed) - logits)[:, :-1].abs().max() > close:
         raise InvalidInput(f"{model.name} sees the future: it is not a causal language model")
     for layer, name in enumerate(names):
