@@ -1,0 +1,133 @@
+"""Sites in mixers whose memory is one number for each channel: RG-LRU and RWKV-4.
+
+While `state` is used, the recurrence runs token by token in our own form; otherwise the mixer's own
+function is called.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from mecheval.models.hf.tap import (
+    STATE,
+    Function,
+    Kind,
+    Place,
+    Sites,
+    Tap,
+    gate_out,
+    pass_input,
+)
+from mecheval.models.ops.linear_scan import linear_scan_ref, propagate_edit
+
+
+def _tap_lru(function: Function, sites: Sites, mixer: nn.Module) -> Function:
+    def lru(x: Tensor, position_ids: Tensor) -> Tensor:
+        return sites["lru_out"](function(sites["conv_out"](x), position_ids))
+
+    return lru
+
+
+def _tap_lru_scan(function: Function, sites: Sites, mixer: nn.Module) -> Function:
+    """Pass the recurrence; it returns no last state, which the layer would keep."""
+
+    def scan(
+        hidden_states: Tensor, recurrent_gate: Tensor, reset: Tensor, recurrent_states: None
+    ) -> tuple[Tensor, None]:
+        a, x = sites["decay"](recurrent_gate), sites["written"](hidden_states)
+        if not sites["state"].used:
+            return function(x, a, reset, recurrent_states)[0], None
+        a = (a * ~reset).float()
+        h = linear_scan_ref(a, x.float())
+        return propagate_edit(a, x.float(), h, sites["state"](h)).to(x.dtype), None
+
+    return scan
+
+
+def _tap_wkv(function: Function, sites: Sites, mixer: nn.Module) -> Function:
+    def wkv(
+        decay: Tensor, bonus: Tensor, k: Tensor, v: Tensor, **options: Any
+    ) -> tuple[Tensor, Any]:
+        k, v, last = sites["key"](k), sites["value"](v), None
+        if sites["state"].used:
+            y = _wkv(decay, bonus, k, v, sites["state"]).to(k.dtype)
+        else:
+            y, last = function(decay, bonus, k, v, **options)
+        return sites["wkv_out"](y), last
+
+    return wkv
+
+
+def _wkv(decay: Tensor, bonus: Tensor, k: Tensor, v: Tensor, site: nn.Module) -> Tensor:
+    """Return a mean of values: a token reads what was before it, and itself with a bonus.
+
+    The memory is a sum of weighted values and a sum of weights, in float64 because a weight is an
+    exponential.
+    """
+    k, v, decay, bonus = (x.double() for x in (k, v, decay, bonus))
+    write = torch.stack([k.exp() * v, k.exp()], dim=-1)
+    a = (-decay.exp()).exp()[:, None].expand_as(write)
+    states = linear_scan_ref(a, write)
+    states = propagate_edit(a, write, states, site(states))
+    before = torch.cat([torch.zeros_like(states[:, :1]), states[:, :-1]], dim=1)
+    total = before + bonus.exp()[:, None] * write
+    return total[..., 0] / total[..., 1]
+
+
+def _shift(name: str, part: str, what: str) -> Tap:
+    about = f"{what} of the shifted stream, before their projection"
+    place = Place(name, "batch time d_model", about)
+    return Tap(part, pass_input(name), (place,), method="forward")
+
+
+RG_LRU = Kind(
+    "rg_lru",
+    "rg_lru",
+    (
+        Tap(
+            "rg_lru",
+            _tap_lru,
+            (Place("conv_out", "batch time d_rnn", "the stream after the short convolution"),),
+            method="forward",
+        ),
+        Tap(
+            "rg_lru",
+            _tap_lru_scan,
+            (
+                Place("decay", "batch time d_rnn", "a, from 0 to 1: how much each channel keeps"),
+                Place("written", "batch time d_rnn", "what is added to each channel"),
+                Place("state", "batch time d_rnn", STATE, materialised=True),
+                Place("lru_out", "batch time d_rnn", "what is read out of the memory"),
+            ),
+            method="_rnn_scan",
+        ),
+        gate_out("linear_out"),
+    ),
+)
+RWKV = Kind(
+    "rwkv",
+    "rwkv_linear_attention",
+    (
+        _shift("k_conv_out", "key", "keys"),
+        _shift("v_conv_out", "value", "values"),
+        _shift("r_conv_out", "receptance", "gates"),
+        Tap(
+            "rwkv_linear_attention",
+            _tap_wkv,
+            (
+                Place("key", "batch time d_inner", "keys: logarithms of weights"),
+                Place("value", "batch time d_inner", "values"),
+                Place(
+                    "state",
+                    "batch time d_inner sum",
+                    "the sums of weighted values and of weights after each token, which the next"
+                    " token reads; later tokens continue from an edited one",
+                    materialised=True,
+                ),
+                Place("wkv_out", "batch time d_inner", "the mean of values that is read"),
+            ),
+        ),
+        gate_out("output"),
+    ),
+)
