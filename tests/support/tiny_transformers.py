@@ -21,11 +21,12 @@ DELTA = {
     "linear_value_head_dim": 8,
 }
 EXPERTS = {"num_experts": 2, "num_experts_per_tok": 1}
+NO_DROPOUT = {"attn_pdrop": 0, "resid_pdrop": 0, "embd_pdrop": 0}
 LINEAR, FULL = "linear_attention", "full_attention"
 
 CONFIGS: dict[str, dict[str, Any]] = {
     "llama": HEADS | MLP,
-    "gpt2": {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 64},
+    "gpt2": {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 64, **NO_DROPOUT},
     "gpt_neox": {"num_attention_heads": 4} | MLP,
     "qwen3": HEADS | MLP,
     "gemma3_text": HEADS
@@ -36,11 +37,14 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "mamba2": {"state_size": 8, "num_heads": 4, "head_dim": 16, "n_groups": 2, "chunk_size": 4},
     "rwkv": {"attention_hidden_size": 32, "rescale_every": 0},
     "gemma2": HEADS | MLP | {"sliding_window": 3, "query_pre_attn_scalar": 8},
-    "gpt_oss": HEADS | MLP | {"sliding_window": 3, "num_local_experts": 2, "num_experts_per_tok": 1},
+    "gpt_oss": HEADS
+    | MLP
+    | {"sliding_window": 3, "num_local_experts": 2, "num_experts_per_tok": 1},
     "zamba": {
         "num_hidden_layers": 5,
         "attention_hidden_size": 64,
         "num_attention_heads": 4,
+        "num_key_value_heads": 4,
         "attention_head_dim": 16,
         "attn_layer_period": 2,
         "attn_layer_offset": 1,
@@ -52,7 +56,11 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "granitemoehybrid": HEADS
     | MLP
     | SSM2
-    | {"layer_types": ["mamba", "attention"], "num_local_experts": 0, "shared_intermediate_size": 48},
+    | {
+        "layer_types": ["mamba", "attention"],
+        "num_local_experts": 0,
+        "shared_intermediate_size": 48,
+    },
     "recurrent_gemma": HEADS
     | MLP
     | {"lru_width": 32, "attention_window_size": 16, "block_types": ["recurrent", "attention"]},
@@ -152,9 +160,9 @@ def build(family: str, attention: str | None = None) -> nn.Module:
 
 
 def mixers_of(model: nn.Module) -> dict[str, nn.Module]:
-    """Return every module with a kind by `blocks.LAYER.NAME`; a shared one by all of its names."""
+    """Return every module with a kind by `blocks.LAYER.NAME`."""
     found = {}
-    for path, module in model.named_modules(remove_duplicate=False):
+    for path, module in model.named_modules():
         layer = [part for part in path.split(".") if part.isdigit()]
         if layer and kind_of(module) is not None:
             found[f"blocks.{layer[0]}.{path.split('.')[-1]}"] = module
@@ -167,8 +175,9 @@ class Tapped(nn.Module):
     def __init__(self, family: str, attention: str | None = None) -> None:
         super().__init__()
         self.model = build(family, attention)
-        self.kinds = {name: kind_of(mixer).name for name, mixer in mixers_of(self.model).items()}
-        for name, site in place_taps(mixers_of(self.model), family).items():
+        self.mixers = mixers_of(self.model)
+        self.kinds = {name: kind_of(mixer).name for name, mixer in self.mixers.items()}
+        for name, site in place_taps(self.mixers, family).items():
             _add_site(self, name, site)
 
     def forward(self, tokens: torch.Tensor, **options: Any) -> torch.Tensor:

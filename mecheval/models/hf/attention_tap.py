@@ -1,7 +1,8 @@
 """Sites in softmax attention: the function that a layer takes from transformers' interface.
 
 The layer's own function is called, be it sdpa or eager. Only while `scores` is used are the weights
-computed here: q·k times the scale, soft cap, position bias, mask, sinks, softmax in float32.
+computed here: q·k times the scale, soft cap, position bias, mask, sinks, softmax in
+at least float32.
 """
 
 from functools import partial
@@ -71,7 +72,8 @@ def _weights(
     if sinks is not None:  # logits that no value belongs to
         columns = sinks.view(1, -1, 1, 1).expand(*logits.shape[:3], -1)
         logits = torch.cat([logits, columns], dim=-1)
-    weights = logits.softmax(dim=-1, dtype=torch.float32).to(q.dtype)
+    precise = torch.promote_types(q.dtype, torch.float32)
+    weights = logits.softmax(dim=-1, dtype=precise).to(q.dtype)
     return weights if sinks is None else weights[..., :-1]
 
 

@@ -68,8 +68,10 @@ def _wkv(decay: Tensor, bonus: Tensor, k: Tensor, v: Tensor, site: nn.Module) ->
     k, v, decay, bonus = (x.double() for x in (k, v, decay, bonus))
     write = torch.stack([k.exp() * v, k.exp()], dim=-1)
     a = (-decay.exp()).exp()[:, None].expand_as(write)
-    states = linear_scan_ref(a, write)
-    states = propagate_edit(a, write, states, site(states))
+    flat = a.flatten(start_dim=2), write.flatten(start_dim=2)
+    states = linear_scan_ref(*flat)
+    edited = site(states.view(write.shape)).flatten(start_dim=2)
+    states = propagate_edit(*flat, states, edited).view(write.shape)
     before = torch.cat([torch.zeros_like(states[:, :1]), states[:, :-1]], dim=1)
     total = before + bonus.exp()[:, None] * write
     return total[..., 0] / total[..., 1]

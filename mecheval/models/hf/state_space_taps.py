@@ -86,7 +86,7 @@ def _tap_chunk_scan(function: Function, sites: Sites, mixer: nn.Module) -> Funct
         B, C = sites["B_conv_out"](B), sites["C_conv_out"](C)
         dt = sites["dt"](_positive(dt, dt_bias, dt_softplus).clamp(*dt_limit))
         if used(sites, "log_decay", "state", "mixing"):
-            y = _recur(x, dt, A, B, C, D, sites).to(x.dtype)
+            y = _recur(x, dt, A, B, C, D, sites)
         else:
             y = function(x, dt, A, B, C, chunk_size=chunk_size, D=D, **options)
         return sites["head_out"](y).contiguous()

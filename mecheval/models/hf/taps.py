@@ -10,9 +10,8 @@ bits. Use `use_cache=False`: a pass with a cache is refused.
 """
 
 import inspect
-import re
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -23,7 +22,7 @@ from mecheval.models.hf.attention_tap import ATTENTION
 from mecheval.models.hf.channel_taps import RG_LRU, RWKV
 from mecheval.models.hf.memory_taps import GATED_DELTA_NET, KDA, LIGHTNING, MLSTM
 from mecheval.models.hf.state_space_taps import MAMBA, MAMBA2, SHORT_CONVOLUTION
-from mecheval.models.hf.tap import Function, Kind, Sites, Tap
+from mecheval.models.hf.tap import Function, Kind, Sites, Tap, Wrap
 from mecheval.models.site import Site
 
 # the short convolution is last, because other mixers have one too
@@ -46,8 +45,7 @@ def place_taps(mixers: Mapping[str, nn.Module], family: str) -> dict[str, Site]:
     """Return new sites inside mixers, by name, after changing the mixers so that they pass them.
 
     Call it before sites at a mixer's own input or output are placed. A mixer of another kind than
-    `KINDS` has none. A module under several names is a block that layers share; a call of it then
-    says which layer it is, by `layer_idx`, as the names do by their first number.
+    `KINDS` has none.
 
     Parameters
     ----------
@@ -55,6 +53,11 @@ def place_taps(mixers: Mapping[str, nn.Module], family: str) -> dict[str, Site]:
         Mixer modules by the prefix of their sites' names.
     family
         The model's `model_type`, for messages.
+
+    Returns
+    -------
+    dict
+        Sites by their names, for each mixer in the order of its forward pass.
 
     Examples
     --------
@@ -66,22 +69,21 @@ def place_taps(mixers: Mapping[str, nn.Module], family: str) -> dict[str, Site]:
     >>> list(place_taps({"blocks.0.mixer": model.model.layers[0].self_attn}, "llama"))[-1]
     'blocks.0.mixer.head_out'
     """
+    if len({id(mixer) for mixer in mixers.values()}) < len(mixers):
+        names = ", ".join(mixers)
+        raise InvalidInput(f"of {names} in {family}, two are one module; give it one name")
     sites: dict[str, Site] = {}
-    for module in dict.fromkeys(mixers.values()):
-        prefixes = [prefix for prefix, mixer in mixers.items() if mixer is module]
-        kind = kind_of(module)
-        if kind is None:
-            continue
-        _refuse_bypass(module, prefixes[0], family)
-        placed = {prefix: _new_sites(kind, module) for prefix in prefixes}
-        _open(module, kind, placed)
-        for prefix, own in placed.items():
+    for prefix, mixer in mixers.items():
+        if (kind := kind_of(mixer)) is not None:
+            _refuse_bypass(mixer, prefix, family)
+            own = _open(mixer, kind)
             sites |= {f"{prefix}.{name}": site for name, site in own.items()}
     return sites
 
 
 def kind_of(mixer: nn.Module) -> Kind | None:
     """Return the kind of a mixer, known by what its forward pass calls, or None."""
+    assert not hasattr(mixer, "tapped_forward"), "taps are placed once"
     assert not hasattr(mixer, "passed_sites"), "taps come before sites at the mixer's ends"
     names = _code(type(mixer).forward).co_names
     for kind in KINDS:
@@ -92,16 +94,10 @@ def kind_of(mixer: nn.Module) -> Kind | None:
 
 def _refuse_bypass(mixer: nn.Module, prefix: str, family: str) -> None:
     """Refuse a layer that computes attention by itself, so that no site would be passed."""
-    config = getattr(mixer, "config", None)
     own = getattr(mixer, "reorder_and_upcast_attn", False)
-    if own and getattr(config, "_attn_implementation", "") == "eager":
+    if own and getattr(mixer.config, "_attn_implementation", "") == "eager":
         problem = f"{prefix} of {family} computes attention by itself, with reorder_and_upcast_attn"
         raise InvalidInput(f"{problem}; load the model with attn_implementation='sdpa'")
-
-
-def _new_sites(kind: Kind, mixer: nn.Module) -> dict[str, Site]:
-    taps = [tap for tap in kind.taps if _exists(tap, mixer)]
-    return {place.name: place.site() for tap in taps for place in tap.places}
 
 
 def _exists(tap: Tap, mixer: nn.Module) -> bool:
@@ -110,31 +106,22 @@ def _exists(tap: Tap, mixer: nn.Module) -> bool:
     return tap.name in _code(type(mixer).forward).co_names
 
 
-def _open(mixer: nn.Module, kind: Kind, placed: Mapping[str, dict[str, Site]]) -> None:
-    """Change a mixer, and submodules that are tapped, so that they pass their sites."""
+def _open(mixer: nn.Module, kind: Kind) -> dict[str, Site]:
+    """Return a mixer's sites, after changing it and its tapped submodules so that they are passed.
+
+    The sites are no submodules of it.
+    """
     taps = [tap for tap in kind.taps if _exists(tap, mixer)]
+    sites = {place.name: place.site() for tap in taps for place in tap.places}
     for tap in taps:
         if tap.method:
-            (sites,) = placed.values()  # layers share attention only, which has no such taps
             _change(getattr(mixer, tap.name), tap.method, tap.wrap, (sites, mixer))
-    names = {_layer(prefix): sites for prefix, sites in placed.items()}
-    if len(names) < len(placed):
-        raise InvalidInput(f"{', '.join(placed)} are one module; their names must number layers")
-    wrap = partial(_with_functions, {tap.name: tap.wrap for tap in taps if not tap.method})
-    _change(mixer, "forward", wrap, (names, mixer))
+    wraps = {tap.name: tap.wrap for tap in taps if not tap.method}
+    _change(mixer, "forward", partial(_with_functions, wraps), (sites, mixer))
+    return sites
 
 
-def _layer(prefix: str) -> int:
-    number = re.search("[0-9]+", prefix)
-    return int(number[0]) if number else -1
-
-
-def _change(
-    part: nn.Module,
-    method: str,
-    wrap: Callable[..., Function],
-    inputs: tuple[Mapping[Any, Any], nn.Module],
-) -> None:
+def _change(part: nn.Module, method: str, wrap: Wrap, inputs: tuple[Sites, nn.Module]) -> None:
     """Change the class of a module so that one of its methods is wrapped.
 
     The inputs of the wrap are kept beside the module's own attributes, so that a copy of the model
@@ -152,22 +139,15 @@ def _change(
 
 
 def _with_functions(
-    wraps: Mapping[str, Callable[..., Any]],
-    forward: "partial[Any]",
-    layers: Mapping[int, Sites],
-    mixer: nn.Module,
+    wraps: Mapping[str, Wrap], forward: partial[Any], sites: Sites, mixer: nn.Module
 ) -> Function:
     """Return the mixer's forward pass with functions that pass its sites."""
     original = inspect.unwrap(forward.func)
+    names = original.__globals__
+    tapped = {name: wrap(names[name], sites, mixer) for name, wrap in wraps.items()}
 
     def run(*args: Any, **kwargs: Any) -> Any:
         _refuse_cache(mixer, kwargs)
-        sites = next(iter(layers.values()))
-        if len(layers) > 1:
-            called = inspect.signature(original).bind(mixer, *args, **kwargs)
-            sites = layers[called.arguments["layer_idx"]]
-        names = original.__globals__
-        tapped = {name: wrap(names[name], sites, mixer) for name, wrap in wraps.items()}
         return _rebound(original, tapped)(mixer, *args, **kwargs)
 
     return run
