@@ -111,14 +111,14 @@ ATTENTION = Kind(
             (
                 Place("query", "batch time head d_head", "queries, after rotary positions"),
                 Place("key", "batch time kv_head d_head", "keys, after rotary positions"),
-                Place("value", "batch time kv_head d_value", "values"),
+                Place("value", "batch time kv_head d_head", "values"),
                 Place(
                     "scores",
                     "batch head time source",
                     "attention weights; rows sum to 1, less what sinks take",
                     materialised=True,
                 ),
-                Place("head_out", "batch time head d_value", "what each head reads"),
+                Place("head_out", "batch time head d_head", "what each head reads"),
             ),
         ),
     ),

@@ -33,15 +33,19 @@ MIXING = "how much of each value is in what each head reads"
 
 @dataclass(frozen=True)
 class Place:
-    """A site as it is created in every layer of a kind."""
+    """A site as it is created in every layer of a kind.
+
+    Its axis `kv_head` is `head` where heads share no keys.
+    """
 
     name: str
     axes: str
     about: str
     materialised: bool = False
 
-    def site(self) -> Site:
-        return Site(self.axes, self.about, self.materialised)
+    def site(self, shared: bool) -> Site:
+        axes = self.axes if shared else self.axes.replace("kv_head", "head")
+        return Site(axes, self.about, self.materialised)
 
 
 @dataclass(frozen=True)

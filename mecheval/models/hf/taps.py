@@ -112,7 +112,8 @@ def _open(mixer: nn.Module, kind: Kind) -> dict[str, Site]:
     The sites are no submodules of it.
     """
     taps = [tap for tap in kind.taps if _exists(tap, mixer)]
-    sites = {place.name: place.site() for tap in taps for place in tap.places}
+    shared = getattr(mixer, "num_key_value_groups", 1) > 1
+    sites = {place.name: place.site(shared) for tap in taps for place in tap.places}
     for tap in taps:
         if tap.method:
             _change(getattr(mixer, tap.name), tap.method, tap.wrap, (sites, mixer))

@@ -3,6 +3,7 @@
 import copy
 import sys
 from functools import cache
+from pathlib import Path
 
 import pytest
 import torch
@@ -12,9 +13,10 @@ from torch import nn
 
 from mecheval.core.errors import InvalidInput
 from mecheval.models.edits import add, put
-from mecheval.models.hf.taps import kind_of, place_taps
+from mecheval.models.hf.taps import KINDS, kind_of, place_taps
 from mecheval.models.site import patch, record, sites
 
+PAGE = (Path(__file__).parents[3] / "docs" / "hub-sites.md").read_text(encoding="utf-8")
 QUICK = ("llama", "mamba2", "qwen3_next")
 BATCH, TIME = 2, 6
 ROUNDING = 5e-6  # of a path that is taken only while a site is used
@@ -342,3 +344,20 @@ def test_attention_that_no_site_would_see_is_refused():
 def test_a_mixer_of_another_kind_has_no_sites():
     assert kind_of(nn.Linear(2, 2)) is None
     assert place_taps({"blocks.0.mixer": nn.Linear(2, 2)}, "linear") == {}
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+def test_the_page_has_the_sites_of_a_kind(kind):
+    (part,) = (part for part in PAGE.split("\n## ") if part.startswith(f"{kind.name}\n"))
+    taps = [tap for tap in kind.taps if tap.name != "o_proj"]  # others call it out_proj
+    rows = set()
+    for place, tap in [(place, tap) for tap in taps for place in tap.places]:
+        star = " *" if place.materialised else ""
+        rows.add(f"| `{place.name}`{star} | {place.axes} | {place.about} | `{tap.name}` |")
+    assert {line for line in part.splitlines() if line.startswith("| `")} == rows
+
+
+@pytest.mark.parametrize("family", families())
+def test_the_page_has_the_kinds_of_a_family(family):
+    kinds = ", ".join(dict.fromkeys(tapped(family).kinds.values()))
+    assert f"| `{family}` | {kinds} |" in PAGE
