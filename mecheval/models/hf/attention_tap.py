@@ -1,8 +1,8 @@
 """Sites in softmax attention: the function that a layer takes from transformers' interface.
 
 The layer's own function is called, be it sdpa or eager. Only while `scores` is used are the weights
-computed here: q·k times the scale, soft cap, position bias, mask, sinks, softmax in
-at least float32.
+computed here: q·k times the scale, soft cap, position bias, mask, sinks, softmax in at least
+float32.
 """
 
 from functools import partial

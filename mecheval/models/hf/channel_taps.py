@@ -1,7 +1,7 @@
 """Sites in mixers whose memory is one number for each channel: RG-LRU and RWKV-4.
 
-While `state` is used, the recurrence runs token by token in our own form; otherwise the mixer's own
-function is called.
+While `state` or `mixing` is used, the recurrence runs token by token in our own form; otherwise the
+mixer's own function is called.
 """
 
 from typing import Any
@@ -10,16 +10,19 @@ import torch
 from torch import Tensor, nn
 
 from mecheval.models.hf.tap import (
+    BY_CHANNEL,
     STATE,
     Function,
     Kind,
     Place,
     Sites,
     Tap,
+    edit_weights,
     gate_out,
     pass_input,
+    used,
 )
-from mecheval.models.ops.linear_scan import linear_scan_ref, propagate_edit
+from mecheval.models.ops.linear_scan import linear_scan, linear_scan_ref, propagate_edit
 
 
 def _tap_lru(function: Function, sites: Sites, mixer: nn.Module) -> Function:
@@ -36,13 +39,24 @@ def _tap_lru_scan(function: Function, sites: Sites, mixer: nn.Module) -> Functio
         hidden_states: Tensor, recurrent_gate: Tensor, reset: Tensor, recurrent_states: None
     ) -> tuple[Tensor, None]:
         a, x = sites["decay"](recurrent_gate), sites["written"](hidden_states)
-        if not sites["state"].used:
-            return function(x, a, reset, recurrent_states)[0], None
-        a = (a * ~reset).float()
-        h = linear_scan_ref(a, x.float())
-        return propagate_edit(a, x.float(), h, sites["state"](h)).to(x.dtype), None
+        if used(sites, "state", "mixing"):
+            return _lru(a * ~reset, x, sites).to(x.dtype), None
+        return function(x, a, reset, recurrent_states)[0], None
 
     return scan
+
+
+def _lru(a: Tensor, x: Tensor, sites: Sites) -> Tensor:
+    a, x = a.float(), x.float()
+    states = linear_scan_ref(a, x)
+    edited = sites["state"](states) if sites["state"].used else states
+    y = propagate_edit(a, x, states, edited)
+    if not sites["mixing"].used:
+        return y
+    # given a, the scan is linear: the output for a 1 at s alone is column s
+    ones = torch.eye(x.shape[1], dtype=x.dtype, device=x.device)[..., None]
+    columns = [linear_scan(a, one.expand_as(x)) for one in ones]
+    return edit_weights(y, torch.stack(columns, dim=-1).transpose(1, 2), x, sites["mixing"])
 
 
 def _tap_wkv(function: Function, sites: Sites, mixer: nn.Module) -> Function:
@@ -50,8 +64,8 @@ def _tap_wkv(function: Function, sites: Sites, mixer: nn.Module) -> Function:
         decay: Tensor, bonus: Tensor, k: Tensor, v: Tensor, **options: Any
     ) -> tuple[Tensor, Any]:
         k, v, last = sites["key"](k), sites["value"](v), None
-        if sites["state"].used:
-            y = _wkv(decay, bonus, k, v, sites["state"]).to(k.dtype)
+        if used(sites, "state", "mixing"):
+            y = _wkv(decay, bonus, k, v, sites).to(k.dtype)
         else:
             y, last = function(decay, bonus, k, v, **options)
         return sites["wkv_out"](y), last
@@ -59,22 +73,36 @@ def _tap_wkv(function: Function, sites: Sites, mixer: nn.Module) -> Function:
     return wkv
 
 
-def _wkv(decay: Tensor, bonus: Tensor, k: Tensor, v: Tensor, site: nn.Module) -> Tensor:
+def _wkv(decay: Tensor, bonus: Tensor, k: Tensor, v: Tensor, sites: Sites) -> Tensor:
     """Return a mean of values: a token reads what was before it, and itself with a bonus.
 
     The memory is a sum of weighted values and a sum of weights, in float64 because a weight is an
     exponential.
     """
-    k, v, decay, bonus = (x.double() for x in (k, v, decay, bonus))
+    k, v, decay, bonus = (x.double() for x in (k, v, decay.exp(), bonus))
     write = torch.stack([k.exp() * v, k.exp()], dim=-1)
-    a = (-decay.exp()).exp()[:, None].expand_as(write)
+    a = (-decay).exp()[:, None].expand_as(write)
     flat = a.flatten(start_dim=2), write.flatten(start_dim=2)
     states = linear_scan_ref(*flat)
-    edited = site(states.view(write.shape)).flatten(start_dim=2)
+    edited = states
+    if sites["state"].used:
+        edited = sites["state"](states.view(write.shape)).flatten(start_dim=2)
     states = propagate_edit(*flat, states, edited).view(write.shape)
     before = torch.cat([torch.zeros_like(states[:, :1]), states[:, :-1]], dim=1)
     total = before + bonus.exp()[:, None] * write
-    return total[..., 0] / total[..., 1]
+    y = total[..., 0] / total[..., 1]
+    if not sites["mixing"].used:
+        return y
+    return edit_weights(y, _wkv_weights(decay, bonus, k), v, sites["mixing"])
+
+
+def _wkv_weights(decay: Tensor, bonus: Tensor, k: Tensor) -> Tensor:
+    """Return the weights of the mean: softmax_s(k_s − decay · tokens in between)."""
+    places = torch.arange(k.shape[1], device=k.device)
+    between = (places[:, None] - places - 1)[..., None]  # (time, source, channel)
+    faded = torch.where(between < 0, bonus, -decay * between)
+    logits = k[:, None] + faded.masked_fill(between < -1, -torch.inf)
+    return logits.softmax(dim=2).permute(0, 3, 1, 2)
 
 
 def _shift(name: str, part: str, what: str) -> Tap:
@@ -100,6 +128,7 @@ RG_LRU = Kind(
                 Place("decay", "batch time d_rnn", "a, from 0 to 1: how much each channel keeps"),
                 Place("written", "batch time d_rnn", "what is added to each channel"),
                 Place("state", "batch time d_rnn", STATE, materialised=True),
+                Place("mixing", "batch d_rnn time source", BY_CHANNEL, materialised=True),
                 Place("lru_out", "batch time d_rnn", "what is read out of the memory"),
             ),
             method="_rnn_scan",
@@ -127,6 +156,7 @@ RWKV = Kind(
                     " token reads; later tokens continue from an edited one",
                     materialised=True,
                 ),
+                Place("mixing", "batch d_inner time source", BY_CHANNEL, materialised=True),
                 Place("wkv_out", "batch time d_inner", "the mean of values that is read"),
             ),
         ),

@@ -1,16 +1,18 @@
 """Sites in Mamba, Mamba-2 and short convolutions: the functions that their mixers call.
 
-While `state`, or in Mamba-2 `log_decay` or `mixing`, is used, the recurrence runs token by token in
+While `state` or `mixing`, or in Mamba-2 `log_decay`, is used, the recurrence runs token by token in
 our own form, in float32; otherwise the mixer's own function is called. Steps are made positive
 before the function sees them, so that it is called without their bias.
 """
 
 from typing import Any
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from mecheval.models.hf.tap import (
+    BY_CHANNEL,
     MIXING,
     STATE,
     Function,
@@ -19,13 +21,19 @@ from mecheval.models.hf.tap import (
     Sites,
     Tap,
     by_time,
+    edit_weights,
     gate_out,
     read_memory,
     switch_off,
     used,
 )
 from mecheval.models.ops.recurrence import Writes
-from mecheval.models.ops.selective_scan import propagate_edit, read_states, selective_states
+from mecheval.models.ops.selective_scan import (
+    propagate_edit,
+    read_states,
+    selective_scan,
+    selective_states,
+)
 
 STEPS = "step sizes: how much of each token is written and how much is forgotten"
 
@@ -50,8 +58,8 @@ def _tap_selective_scan(function: Function, sites: Sites, mixer: nn.Module) -> F
         bias = None if delta_bias is None else delta_bias[:, None]
         dt = by_time(sites["dt"], _positive(dt, bias, delta_softplus))
         B, C = by_time(sites["B"], B), by_time(sites["C"], C)
-        if sites["state"].used:
-            y = _selective_scan(x, dt, A, B, C, D, sites["state"])
+        if used(sites, "state", "mixing"):
+            y = _selective_scan(x, dt, A, B, C, D, sites)
         else:
             y = function(x, dt, A, B, C, D=D, z=None, **options)
         return by_time(sites["gate_out"], by_time(sites["ssm_out"], y) * F.silu(z))
@@ -60,12 +68,20 @@ def _tap_selective_scan(function: Function, sites: Sites, mixer: nn.Module) -> F
 
 
 def _selective_scan(
-    x: Tensor, dt: Tensor, A: Tensor, B: Tensor, C: Tensor, D: Tensor, site: nn.Module
+    x: Tensor, dt: Tensor, A: Tensor, B: Tensor, C: Tensor, D: Tensor, sites: Sites
 ) -> Tensor:
-    """Return the outputs as (batch, d_inner, time) while the state passes its site."""
+    """Return the outputs as (batch, d_inner, time) while state and weights pass their sites."""
     x, dt, B, C = (y.transpose(1, 2).float() for y in (x, dt, B, C))
     states = selective_states(x, dt, A, B)
-    return read_states(propagate_edit(dt, A, states, site(states)), x, C, D).transpose(1, 2)
+    edited = sites["state"](states) if sites["state"].used else states
+    y = read_states(propagate_edit(dt, A, states, edited), x, C, D)
+    if sites["mixing"].used:
+        # given dt, B and C the scan is linear in x: the output for a 1 at s alone is column s
+        ones = torch.eye(x.shape[1], dtype=x.dtype, device=x.device)[..., None]
+        columns = [selective_scan(one.expand_as(x), dt, A, B, C, D) for one in ones]
+        weights = torch.stack(columns, dim=-1).transpose(1, 2)
+        y = edit_weights(y, weights, x, sites["mixing"])
+    return y.transpose(1, 2)
 
 
 def _tap_chunk_scan(function: Function, sites: Sites, mixer: nn.Module) -> Function:
@@ -132,6 +148,7 @@ MAMBA = Kind(
                 Place("B", "batch time d_state", "where in the state each token is written"),
                 Place("C", "batch time d_state", "where in the state each token reads"),
                 Place("state", "batch time d_inner d_state", STATE, materialised=True),
+                Place("mixing", "batch d_inner time source", BY_CHANNEL, materialised=True),
                 Place("ssm_out", "batch time d_inner", "what the state space model reads out"),
                 Place("gate_out", "batch time d_inner", "what is read out times the gate"),
             ),

@@ -29,6 +29,10 @@ Sites = Mapping[str, Site]
 Wrap = Callable[[Function, Sites, nn.Module], Function]  # of what is tapped, for one mixer
 STATE = "the memory after each token; later tokens continue from an edited one"
 MIXING = "how much of each value is in what each head reads"
+BY_CHANNEL = "how much of each token is in what each channel reads"
+
+
+ByChannel = Float[Tensor, "batch time channel"]
 
 
 @dataclass(frozen=True)
@@ -98,6 +102,13 @@ def used(sites: Sites, *names: str) -> bool:
 def by_time(site: Site, x: Tensor) -> Tensor:
     """Pass a tensor (batch, other, time, …) through a site of (batch, time, other, …)."""
     return site(x.transpose(1, 2)).transpose(1, 2)
+
+
+def edit_weights(
+    y: ByChannel, weights: Float[Tensor, "batch channel time source"], x: ByChannel, site: Site
+) -> ByChannel:
+    """Return y = weights · x of every channel after an edit of the weights."""
+    return y + torch.einsum("bcts,bsc->btc", site(weights) - weights, x)
 
 
 def read_memory(

@@ -13,6 +13,7 @@ from torch import nn
 
 from mecheval.core.errors import InvalidInput
 from mecheval.models.edits import add, put
+from mecheval.models.external import ExternalModel
 from mecheval.models.hf.taps import KINDS, kind_of, place_taps
 from mecheval.models.site import patch, record, sites
 
@@ -248,6 +249,7 @@ def test_scores_are_the_weights_that_the_eager_form_returns(family):
 
 
 VALUES = {"mamba2": "x_conv_out", "qwen3_next": "v_conv_out", "olmo_hybrid": "v_conv_out"}
+VALUES |= {"mamba": "conv_out", "recurrent_gemma": "written", "rwkv": "value"}  # by channel
 VALUES |= {"kimi_linear": "v_conv_out", "minimax": "value", "xlstm": "value"}
 
 
@@ -256,15 +258,24 @@ VALUES |= {"kimi_linear": "v_conv_out", "minimax": "value", "xlstm": "value"}
 def test_mixing_times_the_values_is_what_the_heads_read(family):
     model = tapped(family)
     prefix = named(model, "mixing")[0].removesuffix("mixing")
-    names = [prefix + name for name in ("mixing", VALUES[family], "head_out")]
-    seen, _ = run(model, names, draw(0))
-    mixing, values, head_out = (seen[name] for name in names)
-    expected = torch.einsum("bhts,bshv->bthv", mixing, values.reshape(head_out.shape))
+    (read,) = {"head_out", "ssm_out", "lru_out", "wkv_out"} & {
+        name.removeprefix(prefix) for name in sites(model) if name.startswith(prefix)
+    }
+    seen, _ = run(model, [prefix + name for name in ("mixing", VALUES[family], read)], draw(0))
+    mixing, out = seen[prefix + "mixing"], seen[prefix + read]
+    values = seen[prefix + VALUES[family]].reshape(BATCH, TIME, mixing.shape[1], -1)
+    expected = torch.einsum("bhts,bshv->bthv", mixing.float(), values)
     if family == "xlstm":
         size = mixing.sum(dim=-1).abs().clamp(min=1).transpose(1, 2)
         expected = expected / size[..., None]
-    torch.testing.assert_close(head_out, expected, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(out, expected.reshape(out.shape), rtol=1e-4, atol=1e-5)
     assert (mixing.triu(1) == 0).all()
+
+
+@pytest.mark.parametrize("family", families())
+def test_an_external_model_takes_all_sites_at_once(family):
+    model = ExternalModel(tapped(family))
+    assert list(sites(model.module)) == list(sites(tapped(family)))
 
 
 @pytest.mark.parametrize("family", families("llama", "mamba2", "qwen3_next", "kimi_linear"))
@@ -349,11 +360,11 @@ def test_a_mixer_of_another_kind_has_no_sites():
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
 def test_the_page_has_the_sites_of_a_kind(kind):
     (part,) = (part for part in PAGE.split("\n## ") if part.startswith(f"{kind.name}\n"))
-    taps = [tap for tap in kind.taps if tap.name != "o_proj"]  # others call it out_proj
     rows = set()
-    for place, tap in [(place, tap) for tap in taps for place in tap.places]:
-        star = " *" if place.materialised else ""
-        rows.add(f"| `{place.name}`{star} | {place.axes} | {place.about} | `{tap.name}` |")
+    for tap in kind.taps:
+        for place in tap.places if tap.name != "o_proj" else ():  # others call it out_proj
+            star = " *" if place.materialised else ""
+            rows.add(f"| `{place.name}`{star} | {place.axes} | {place.about} | `{tap.name}` |")
     assert {line for line in part.splitlines() if line.startswith("| `")} == rows
 
 
