@@ -30,6 +30,11 @@ def families(*names):
     ]
 
 
+@pytest.fixture(autouse=True)
+def seeded():
+    torch.manual_seed(0)
+
+
 @cache
 def tapped(family):
     return Tapped(family)
@@ -338,6 +343,12 @@ def test_a_module_with_two_names_is_refused():
     attention = build("llama").model.layers[0].self_attn
     with pytest.raises(InvalidInput, match="two are one module"):
         place_taps({"blocks.0.mixer": attention, "blocks.1.mixer": attention}, "llama")
+
+
+def test_taps_are_placed_once_and_first():
+    model = Tapped("llama")
+    with pytest.raises(AssertionError, match="once"):
+        place_taps(model.mixers, "llama")
 
 
 def test_a_pass_with_a_cache_is_refused():
