@@ -191,6 +191,8 @@ def test_help_list_and_refusals_take_a_fraction_of_importing_torch():
         ["list", "tasks"],
         ["list", "architectures"],
         ["list", "mixers", "--json"],
+        ["list", "metrics"],
+        ["list", "claims"],
         ["sample", "recall:pairs=0"],
     ],
 )
