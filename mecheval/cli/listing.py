@@ -8,8 +8,10 @@ import typer
 from mecheval.cli.app import Json, Plugins, app, load, print_json, warn_renamed, whole
 from mecheval.core.errors import InvalidInput
 
-KINDS = ("tasks", "architectures", "mixers", "models", "corruptions", "metrics", "loggers")
-KINDS += ("recipes", "figures", "claims")
+KINDS = (
+    *("tasks", "architectures", "mixers", "models", "corruptions"),
+    *("metrics", "loggers", "recipes", "figures", "claims"),
+)
 _Kind = Annotated[str, typer.Argument(metavar="KIND", help=f"one of {', '.join(KINDS)}")]
 
 
