@@ -1,12 +1,15 @@
 """`mecheval list`: names that can be used on the command line, with their options."""
 
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from mecheval.cli.app import Json, Plugins, app, load, print_json, warn_renamed, whole
 from mecheval.core.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from mecheval.core.registry import Registry
 
 KINDS = (
     *("tasks", "architectures", "mixers", "models", "corruptions"),
@@ -86,26 +89,28 @@ def _recipes() -> list[dict[str, Any]]:
     return records
 
 
-def _metrics() -> list[dict[str, Any]]:
+def _named(registry: "Registry") -> list[dict[str, Any]]:
     from mecheval.core.registry import summary_of
+
+    return [{"name": name, "summary": summary_of(registry.get(name))} for name in registry.names()]
+
+
+def _metrics() -> list[dict[str, Any]]:
     from mecheval.metrics.registry import BUILT_IN, metrics
 
-    own = {name: summary_of(metrics.get(name)) for name in metrics.names()}
-    return [{"name": name, "summary": about} for name, about in {**BUILT_IN, **own}.items()]
+    return [{"name": name, "summary": text} for name, text in BUILT_IN.items()] + _named(metrics)
 
 
 def _loggers() -> list[dict[str, Any]]:
-    from mecheval.core.registry import summary_of
     from mecheval.runs.loggers import loggers
 
-    return [{"name": name, "summary": summary_of(loggers.get(name))} for name in loggers.names()]
+    return _named(loggers)
 
 
 def _figures() -> list[dict[str, Any]]:
-    from mecheval.core.registry import summary_of
     from mecheval.report.drawing import figures
 
-    return [{"name": name, "summary": summary_of(figures.get(name))} for name in figures.names()]
+    return _named(figures)
 
 
 def _claims() -> list[dict[str, Any]]:

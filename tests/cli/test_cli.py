@@ -143,7 +143,7 @@ def test_what_has_no_options_is_listed_with_what_it_is(capsys, kind, name):
     assert all(f"{name} · {record['summary']}" in shown for name, record in records.items())
 
 
-def test_a_metric_of_a_file_is_listed(capsys, tmp_path):
+def test_a_metric_of_a_file_is_listed(capsys, tmp_path, own_names):
     file = tmp_path / "mine.py"
     file.write_text(
         "from mecheval import register_metric\n"
