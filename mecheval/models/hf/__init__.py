@@ -1,1 +1,1 @@
-"""Models of the transformers library, with sites."""
+"""Causal language models of `transformers`, loaded or built small, with sites."""
