@@ -5,7 +5,6 @@ from typing import Any
 import torch
 from torch import nn
 
-from mecheval.models.external import add_site
 from mecheval.models.hf.taps import kind_of, place_taps
 
 VOCABULARY = 24
@@ -150,6 +149,7 @@ def build(family: str, attention: str | None = None) -> nn.Module:
     config = AutoConfig.for_model(family, **options, use_cache=False)
     config._attn_implementation = attention
     model = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
+    model.set_experts_implementation("eager")  # the grouped product has no float64
     with torch.no_grad():  # far from 0, so that every path matters
         for name, parameter in model.named_parameters():
             if parameter.dim() > 1:
@@ -178,7 +178,15 @@ class Tapped(nn.Module):
         self.mixers = mixers_of(self.model)
         self.kinds = {name: kind_of(mixer).name for name, mixer in self.mixers.items()}
         for name, site in place_taps(self.mixers, family).items():
-            add_site(self, name, site)
+            self._add(name, site)
 
     def forward(self, tokens: torch.Tensor, **options: Any) -> torch.Tensor:
         return self.model(tokens, use_cache=False, **options).logits
+
+    def _add(self, name: str, site: nn.Module) -> None:
+        *path, last = name.split(".")
+        parent: nn.Module = self
+        for part in path:
+            parent.add_module(part, parent._modules.get(part) or nn.Module())
+            parent = parent.get_submodule(part)
+        parent.add_module(last, site)

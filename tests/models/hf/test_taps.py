@@ -30,6 +30,11 @@ def families(*names):
     ]
 
 
+@pytest.fixture(autouse=True)
+def seeded():
+    torch.manual_seed(0)
+
+
 @cache
 def tapped(family):
     return Tapped(family)
@@ -272,6 +277,17 @@ def test_mixing_times_the_values_is_what_the_heads_read(family):
     assert (mixing.triu(1) == 0).all()
 
 
+@torch.no_grad()
+@pytest.mark.parametrize(("dtype", "close"), [(torch.float64, 1e-5), (torch.bfloat16, 0.1)])
+@pytest.mark.parametrize("family", families())
+def test_all_sites_can_be_recorded_in_other_precisions(family, dtype, close):
+    plain, model = build(family).to(dtype), Tapped(family).to(dtype)
+    logits = plain(draw(0), use_cache=False).logits
+    assert torch.equal(model(draw(0)), logits)
+    _, recorded = run(model, list(sites(model)), draw(0))
+    assert (recorded - logits).abs().max() <= close
+
+
 @pytest.mark.parametrize("family", families())
 def test_an_external_model_takes_all_sites_at_once(family):
     model = ExternalModel(tapped(family))
@@ -338,6 +354,12 @@ def test_a_module_with_two_names_is_refused():
     attention = build("llama").model.layers[0].self_attn
     with pytest.raises(InvalidInput, match="two are one module"):
         place_taps({"blocks.0.mixer": attention, "blocks.1.mixer": attention}, "llama")
+
+
+def test_taps_are_placed_once_and_first():
+    model = Tapped("llama")
+    with pytest.raises(AssertionError, match="once"):
+        place_taps(model.mixers, "llama")
 
 
 def test_a_pass_with_a_cache_is_refused():
