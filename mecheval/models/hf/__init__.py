@@ -1,0 +1,1 @@
+"""Models of transformers: loading, sites, and recall in their own tokens."""
