@@ -11,7 +11,7 @@ Martha Martin Mary Matthew Max Michael Mike Nancy Nathan Neil Nicholas Nick Oliv
 Patrick Paul Peter Philip Rachel Ralph Raymond Rebecca Richard Robert Roger Ronald Rose Ross Roy
 Ruth Ryan Sam Samuel Sandra Sara Sarah Scott Sean Simon Sophie Stephen Steve Steven Stuart Susan
 Taylor Ted Terry Theodore Thomas Tim Timothy Tom Tony Victor Victoria Vincent Walter William
-""".split()
+""".split()  # noqa: SIM905
 
 NOUNS = """
 actor airport album animal apartment apple arm army artist baby ball band bank bar basket bath beach
@@ -33,13 +33,13 @@ silk silver sister skin sky snake snow soap soldier son soup spider spoon spring
 steel stone store storm street student sugar suit sun table tail tea teacher telephone temple
 tent theater thread throat tiger tool tooth tower town toy train tree truck uncle valley village
 wall watch water wheel wife wind window wine wing winter wire wolf wood wool worker yard
-""".split()
+""".split()  # noqa: SIM905
 
 NUMBERS = """
 zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen
 sixteen seventeen eighteen nineteen twenty thirty forty fifty sixty seventy eighty ninety hundred
 thousand million billion dozen half third quarter first second fourth fifth sixth seventh eighth
 ninth tenth once twice double triple single
-""".split()
+""".split()  # noqa: SIM905
 
 WORD_LISTS = {"names": NAMES, "nouns": NOUNS, "numbers": NUMBERS}
