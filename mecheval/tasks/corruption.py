@@ -199,26 +199,41 @@ def replace_tokens(task: Any, docs: Documents, tokens: Int32[ndarray, "n time"])
 def resample(task: Corruptible, docs: Documents, role: Role, seed: int) -> Corrupted:
     """Take another symbol of the same class, if possible one that the document lacks."""
     key = key_of(task.key, "corrupt", "resample", role, seed)
-    original, tokens = docs.at(role), docs.tokens.copy()
+    original = docs.at(role)
     fresh = _resample(docs, original, task.symbols(role), key)
-    tokens[np.arange(len(docs)), docs.roles[role]] = fresh
-    return replace_tokens(task, docs, tokens)
+    same = changes_with(task, docs, role)
+    return replace_tokens(task, docs, np.where(same, fresh[:, None], docs.tokens))
 
 
 @corruptions.register("swap")
 def swap(task: Corruptible, docs: Documents, role: Role, seed: int) -> Corrupted:
     """Exchange two tokens of a class (for the query: ask another); the answer changes."""
     key = key_of(task.key, "corrupt", "swap", role, seed)
-    position, original, tokens = docs.roles[role], docs.at(role), docs.tokens.copy()
-    different = docs.tokens != original[:, None]
+    position, original, tokens = docs.roles[role], docs.at(role), docs.tokens
+    different = tokens != original[:, None]
     partner = _choose(task.partners(docs, role) & different, docs.index, key)
-    swapped = np.flatnonzero(partner >= 0)
-    tokens[swapped, position[swapped]] = docs.tokens[swapped, partner[swapped]]
+    found = (partner >= 0)[:, None]
+    other = np.take_along_axis(tokens, np.maximum(partner, 0)[:, None], axis=1)
+    twins = np.where(found & changes_with(task, docs, role), other, tokens)
     if role != "query":
-        tokens[swapped, partner[swapped]] = original[swapped]
-    twins = replace_tokens(task, docs, tokens)
+        there = changes_with(task, docs, role, np.where(partner >= 0, partner, position))
+        twins = np.where(found & there, original[:, None], twins)
+    corrupted = replace_tokens(task, docs, twins)
     # the twin must have an answer of its own
-    return replace(twins, usable=twins.usable & (twins.documents.answer != NO_ANSWER))
+    return replace(corrupted, usable=corrupted.usable & (corrupted.documents.answer != NO_ANSWER))
+
+
+def changes_with(
+    task: Any, docs: Documents, role: Role, position: Int[ndarray, " n"] | None = None
+) -> Bool[ndarray, "n time"]:
+    """Mark the position (by default the role's) and, if the task reads a token more than once,
+    the equal tokens that its `alike` marks."""
+    position = docs.roles[role] if position is None else position
+    itself = np.arange(docs.tokens.shape[1]) == position[:, None]
+    if not hasattr(task, "alike"):
+        return itself
+    there = np.take_along_axis(docs.tokens, position[:, None].astype(np.int64), axis=1)
+    return itself | (task.alike(docs, role) & (docs.tokens == there))
 
 
 def _resample(
