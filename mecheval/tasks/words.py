@@ -17,6 +17,7 @@ from jaxtyping import Bool, Int, Int32, Int64
 from numpy import ndarray
 
 from mecheval.core.errors import InvalidInput
+from mecheval.core.spec import canonical_json, digest
 from mecheval.tasks.corruption import Kind, Role, Seed, corrupt_by_kind
 from mecheval.tasks.documents import DIVIDER as DIVIDER_ID
 from mecheval.tasks.documents import FIRST_SYMBOL, NO_ANSWER, Corrupted, Documents
@@ -86,6 +87,12 @@ class Words:
     shots: int = 0
 
     corrupts_any_kind = True  # kinds of third parties change symbols, too
+
+    @cached_property
+    def key(self) -> str:
+        inner = getattr(self.inner, "key", None) or repr(self.inner)
+        written = [self.template.pair, self.template.divider, self.shots, list(self.words)]
+        return digest(canonical_json([inner, self.lexicon.name, *written]))
 
     @property
     def vocab_size(self) -> int:
