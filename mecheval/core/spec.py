@@ -18,9 +18,11 @@ from mecheval.core.errors import InvalidInput
 
 Scalar = bool | int | float | str
 
-UNNAMED = {"hybrid": "pattern", "parallel": "mixers"}  # the first option, written without a name
+# the first option, written without a name
+UNNAMED = {"hybrid": "pattern", "parallel": "mixers", "hf-config": "family"}
 _PATTERN = re.compile(r"(?:[A-Za-z0-9_+*|]|\[[^\[\]]*\])+")
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_OPTION = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_NAME = re.compile(_OPTION.pattern + r"(-[A-Za-z0-9_]+)*")
 _INTEGER = re.compile(r"[+-]?[0-9]{1,40}")
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|[+-]?(nan|inf)")
 _PLAIN = re.compile(r"[^\s,=:\"]+")
@@ -72,7 +74,7 @@ class Spec:
             options[UNNAMED[name]], at = first[0].removesuffix(","), first.end()
         while at < len(rest):
             match = _ASSIGNMENT.match(rest, at)
-            if not match or not _NAME.fullmatch(match[1]):
+            if not match or not _OPTION.fullmatch(match[1]):
                 example = f"'{name}:pairs=8,vocab=64'"
                 problems.append(f"{rest[at:]!r} must read option=value, as in {example}")
                 break

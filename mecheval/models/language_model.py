@@ -78,6 +78,11 @@ class LanguageModel(nn.Module):
             x = x + self.positions.weight[: tokens.shape[1]]
         return self._logits(0, self.embed_out(x), at, head)
 
+    @property
+    def depth(self) -> int:
+        """The number of blocks."""
+        return len(self.blocks)
+
     def resume(self, layer: int, x: Stream, at: Reads | None = None) -> Logits:
         """Continue the forward pass from the input of a block.
 

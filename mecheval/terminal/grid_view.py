@@ -26,7 +26,7 @@ EXPLAINED = {
 @contextmanager
 def progress(title: str) -> Iterator[Callable[[int, int], None]]:
     """Show a bar with the time left on stderr, if that is a terminal, and remove it at the end."""
-    console, refreshed = Console(stderr=True), 0.0
+    console, refreshed = Console(stderr=True, emoji=False), 0.0
     name = TextColumn("{task.description}", markup=False)
     columns = name, BarColumn(), TaskProgressColumn(), TimeRemainingColumn()
     hidden = not console.is_terminal

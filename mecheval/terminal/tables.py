@@ -28,7 +28,7 @@ NUMBERS = ("loss", "logit", "kl")  # every other metric is a fraction, printed i
 
 
 def console() -> Console:
-    return Console(highlight=False)
+    return Console(highlight=False, emoji=False)
 
 
 def roomy_console() -> Console:
@@ -40,7 +40,7 @@ def roomy_console() -> Console:
 
 def working(message: str) -> Status:
     """Return a spinner on stderr; it prints nothing when stderr is not a terminal."""
-    return Console(stderr=True).status(message)
+    return Console(stderr=True, emoji=False).status(message)
 
 
 def duration(low: int | float, high: int | float) -> str:

@@ -1,1 +1,1 @@
-"""Models of transformers: loading, sites, and recall in their own tokens."""
+"""Causal language models of `transformers`, loaded or built small, with sites."""

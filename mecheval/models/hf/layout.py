@@ -1,0 +1,107 @@
+"""Finds the layers of a model, what each of them is, and the tensors inside its mixers."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from torch import nn
+
+from mecheval.core.errors import InvalidInput
+from mecheval.models.hf.families import FUSED, GATED, INNER, Family
+from mecheval.models.hf.places import Change, Heads, Parts, put_at
+from mecheval.models.site import Site
+
+ABOUT = {
+    "query": "queries, as projected",
+    "key": "keys, as projected",
+    "value": "values, as projected",
+    "gate_out": "the gated output, before the output projection",
+    "head_out": "what each head reads, before the output projection",
+}
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A block: its mixers by path, each with its kind, and where its tensors are."""
+
+    path: str
+    module: nn.Module
+    mixers: Mapping[str, str]
+    places: Mapping[str, str]
+
+    @property
+    def kind(self) -> str:
+        return "|".join(self.mixers.values())
+
+
+def find_layers(module: nn.Module, family: Family) -> list[Layer]:
+    """Return the blocks of a model in their order."""
+    stack = module.get_submodule(family.layers)
+    assert isinstance(stack, nn.ModuleList)
+    return [_find_layer(f"{family.layers}.{n}", layer, family) for n, layer in enumerate(stack)]
+
+
+def place_inside(layer: Layer) -> Iterator[tuple[str, Site]]:
+    """Create the sites inside the mixers of a block; side by side, each has its name in front."""
+    several = len(layer.mixers) > 1
+    for path, kind in layer.mixers.items():
+        prefix = f"{kind}." if several else ""
+        for name, site in _place_inside_mixer(layer, path, kind):
+            yield f"{prefix}{name}", site
+        if several:
+            site = Site("batch time d_model", f"the output of {kind}")
+            put_at(layer.module, f"output of {path}", site)
+            yield f"{kind}_out", site
+
+
+def _find_layer(path: str, layer: nn.Module, family: Family) -> Layer:
+    known = dict(layer.named_modules())
+    mixers = {name: _kind(known[name], family, name) for name in family.mixers if name in known}
+    if not mixers:
+        raise InvalidInput(f"{path} has none of the mixers {', '.join(family.mixers)}")
+    first = next(iter(mixers))
+    places = {"mixer_in": f"input of {first}", "mixer_out": f"output of {first}"}
+    for mlp in family.mlps:
+        if mlp in known:
+            places |= {"mlp_in": f"input of {mlp}", "mlp_out": f"output of {mlp}"}
+    for name in mixers:
+        places |= family.places.get(name, {})
+    return Layer(path, layer, mixers, places)
+
+
+def _kind(mixer: nn.Module, family: Family, path: str) -> str:
+    kinds = family.mixers[path]
+    kind = kinds if isinstance(kinds, str) else kinds[type(mixer).__name__]
+    windowed = kind == "attention" and getattr(mixer, "sliding_window", None)
+    return f"window_{kind}" if windowed else kind
+
+
+def _place_inside_mixer(layer: Layer, path: str, kind: str) -> Iterator[tuple[str, Site]]:
+    mixer: Any = layer.module.get_submodule(path)
+    d_head = getattr(mixer, "head_dim", None) or getattr(mixer, "head_size", 0)
+    d_head = d_head if kind.endswith("attention") else 0
+    fused = next((name for name in FUSED if hasattr(mixer, name)), None)
+    if fused:
+        created = {name: _site(name, d_head) for name in ("query", "key", "value")}
+        changes: list[Change] = [_change(site, d_head) for site in created.values()]
+        by_head = d_head if FUSED[fused] == "heads" else 0
+        put_at(mixer, f"output of {fused}", Parts(changes, by_head))
+        yield from created.items()
+    unused = "head_out" if kind in GATED else "gate_out"
+    for name, places in INNER.items():
+        own = layer.places.get(name)
+        found = [place for place in places if hasattr(mixer, place.partition(" of ")[2])]
+        if name == unused or not (own or found) or (fused and name in ABOUT and name in created):
+            continue
+        site = _site(name, d_head)
+        root, place = (layer.module, own) if own else (mixer, found[0])
+        put_at(root, place, _change(site, d_head))
+        yield name, site
+
+
+def _site(name: str, d_head: int) -> Site:
+    return Site("batch time head d_head" if d_head else "batch time channel", ABOUT[name])
+
+
+def _change(site: Site, d_head: int) -> Change:
+    return Heads(site, d_head) if d_head else site
