@@ -1,7 +1,7 @@
 """The grid of a deep model: layers by roles, measured in parts that are kept, so that it resumes.
 
 Restoring the input of a block changes only the tokens from the restored one on. A model that can
-continue behind a prefix it has read (`read_prefix` and `resume`) computes no other ones.
+continue behind a prefix it has read (`read_prefix`, `resume_behind`) computes no other ones.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -205,7 +205,7 @@ def _restore_inputs(
                     continue
                 x[:, 0] = new
                 at = batch.at[part, :1] - place
-                read = model.resume(int(name.split(".")[1]), x, at, prefix)[:, 0]
+                read = model.resume_behind(prefix, int(name.split(".")[1]), x, at)[:, 0]
                 for metric, values in reader.read(read).items():
                     cells["restored", name, role][metric][rows] = values
     return cells

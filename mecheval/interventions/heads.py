@@ -161,7 +161,7 @@ def heads(
     documents
         Documents, and sequences of random tokens.
     top
-        Heads that are ablated together.
+        Heads that are ablated together, at most half of all.
     draws
         Draws of as many random heads, from the same layers where these have enough.
     repeated
@@ -203,9 +203,9 @@ def heads(
     asked = _score_documents(model, docs)
     step()
     rows = _rows(twice, asked)
-    if top > len(rows) // 2:
-        raise InvalidInput(f"top={top} must be at most half of the model's {len(rows)} heads")
-    best = sorted(rows, key=lambda row: -row.repeated)[:top]
+    if len(rows) < 2:
+        raise InvalidInput(f"model={model.name} has one head; there are no others to compare with")
+    best = sorted(rows, key=lambda row: -row.repeated)[: min(top, len(rows) // 2)]
     chosen = tuple((row.layer, row.head) for row in best)
     ablations = [_ablate(model, docs, "none", 0, ())]
     ablations.append(_ablate(model, docs, "top", 0, chosen))
@@ -285,10 +285,13 @@ def _rows(twice: Mapping[int, PerHead], asked: Mapping[int, PerHead]) -> list[He
     rows = []
     for layer, scores in twice.items():
         for head in range(scores.shape[1]):
-            numbers = []
-            for values in (scores[:, head], asked[layer][:, head]):
-                numbers += [float(values.mean()), *mean_interval(values, (0.0, 1.0))]
-            rows.append(HeadRow(layer, head, *numbers, n=len(scores)))
+            numbers: dict[str, Any] = {"layer": layer, "head": head, "n": len(scores)}
+            for name, table in (("repeated", scores), ("document", asked[layer])):
+                values = table[:, head]
+                low, high = mean_interval(values, (0.0, 1.0))
+                numbers[name] = float(values.mean())
+                numbers |= {f"{name}_low": low, f"{name}_high": high}
+            rows.append(HeadRow(**numbers))
     return rows
 
 

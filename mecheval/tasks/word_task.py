@@ -23,7 +23,7 @@ def word_task(
     task: Task,
     lexicon: Lexicon,
     words: str | Sequence[str] = "nouns",
-    template: str = "bare",
+    template: str = "rows",
     shots: int = 0,
 ) -> Words:
     """Return a task in words of a lexicon; as many symbols as there are words, unless set."""

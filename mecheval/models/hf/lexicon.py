@@ -69,7 +69,7 @@ def in_words(
     task: Task,
     model: Any,
     words: str | Sequence[str] = "nouns",
-    template: str = "bare",
+    template: str = "rows",
     shots: int = 0,
 ) -> Task:
     """Return a task in the tokens of a model, so that the model can be asked it.

@@ -1,6 +1,6 @@
 """A causal language model of `transformers` with sites, trained elsewhere or here."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -15,6 +15,7 @@ from mecheval.models.external import (
     check_passes,
     tied_names,
 )
+from mecheval.models.hf.attention import Attends
 from mecheval.models.hf.families import ALIASES, FAMILIES, Family
 from mecheval.models.hf.layout import Layer, find_layers, place_inside
 from mecheval.models.hf.places import Boundary, Pass, Reading, Sum, open_block, put_at
@@ -26,7 +27,7 @@ Logits = Float[Tensor, "batch reads vocab"]
 STREAM = "batch time d_model"
 
 
-class HubModel(ExternalModel):
+class HubModel(Attends, ExternalModel):
     """A model of `transformers` as ours are: tokens to logits, with sites.
 
     `load_hf` returns one. The module is not copied: its classes are changed so that its tensors
