@@ -9,7 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Int32, Int64
@@ -22,6 +22,7 @@ SLOT = -1  # in a skeleton
 _PAIRS = re.compile(f"({KEY}+)({VALUE}+)")
 
 
+@runtime_checkable
 class Lexicon(Protocol):
     """What a task asks of a tokenizer."""
 

@@ -161,8 +161,8 @@ class Words:
         return self._layouts[kinds]
 
     def _write_row(
-        self, layout: Layout, symbols: Int32[ndarray, " time"], shots: Int64[ndarray, " shots"]
-    ) -> Int32[ndarray, " time"]:
+        self, layout: Layout, symbols: Int32[ndarray, " places"], shots: Int64[ndarray, " shots"]
+    ) -> Int32[ndarray, " tokens"]:
         """Put the words of a document into its layout; compare with the tokens of its text."""
         sources = layout.sources.copy()
         sources[sources < 0] = shots[-1 - sources[sources < 0]]
