@@ -29,7 +29,7 @@ def list_(
         from mecheval.cli.show import show_sites
 
         warn_renamed("list sites", "show sites")
-        show_sites(model, layers, plugin, as_json)
+        show_sites(model, layers, plugin=plugin, as_json=as_json)
         return
     if kind not in KINDS:
         raise InvalidInput(f"nothing to list by the name {kind!r}{did_you_mean(kind, KINDS)}")

@@ -17,6 +17,7 @@ from types import MappingProxyType
 from mecheval.core.errors import InvalidInput
 
 Scalar = bool | int | float | str
+HUB = "hf:"  # in front of a folder, a file or a name
 
 # the first option, written without a name
 UNNAMED = {"hybrid": "pattern", "parallel": "mixers", "hf-config": "family"}
@@ -111,6 +112,11 @@ class Spec:
     def key(self) -> str:
         """A hash that is the same on every machine and in every version."""
         return digest(canonical_json({"name": self.name, "options": dict(self.options)}))
+
+
+def is_hub_name(text: str) -> bool:
+    """Tell if a text names a model of transformers, as `hf:FOLDER` does, and is no spec."""
+    return text.startswith(HUB)
 
 
 def parse_scalar(text: str) -> Scalar:

@@ -31,7 +31,8 @@ def build_model(config: ModelConfig, vocab_size: int, seed: int = 0) -> Model:
 class Resumable(Protocol):
     """A model whose forward pass can be resumed at the input of each of its `depth` blocks."""
 
-    depth: int
+    @property
+    def depth(self) -> int: ...
 
     def resume(self, layer: int, x: Tensor, at: Reads | None = None) -> Tensor:
         """Continue from the input of a block, or with `layer` equal to `depth` after the last."""

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     Name = str
 else:
     Name = str | type  # a class is replaced by its name
+HF_CONFIG = "hf-config"
 SIZES = {"hidden": "d_model", "layers": "layers"}  # what hf-config calls the sizes of a model
 Factor = Annotated[float, Field(gt=0, le=1e3)]
 
@@ -98,6 +99,11 @@ class ModelConfig:
         ours = all(mixers.is_built_in(mixer.name) for mixer in architecture.mixers)
         return architecture.whole is not None or not ours
 
+    @property
+    def packages(self) -> tuple[str, ...]:
+        """The packages besides our own that have the model's code."""
+        return ("transformers",) if Spec.parse(self.architecture).name == HF_CONFIG else ()
+
 
 def build_architecture(text: str | Spec) -> Architecture:
     """Return the Architecture of a spec; a mixer or a whole model is one by itself."""
@@ -119,7 +125,7 @@ def layers_for(text: str) -> int:
 
 def split_sizes(spec: Spec) -> tuple[Spec, dict[str, Scalar]]:
     """Return a spec without width and depth, and these by the names of a model's fields."""
-    names = SIZES if spec.name == "hf-config" else {}
+    names = SIZES if spec.name == HF_CONFIG else {}
     sizes = {names[n]: value for n, value in spec.options.items() if n in names}
     return Spec(spec.name, {n: v for n, v in spec.options.items() if n not in names}), sizes
 

@@ -75,7 +75,7 @@ class ExternalModel(nn.Module):
         self._ties = tied_names(module.state_dict(prefix="module.", keep_vars=True))
         with torch.no_grad(), torch.random.fork_rng(devices=[]):
             check_passes(self, named)
-            check_boundaries(self, [name for name in named if BOUNDARY.fullmatch(name)])
+            _check_boundaries(self, [name for name in named if BOUNDARY.fullmatch(name)])
 
     def forward(self, tokens: Tokens, at: Reads | None = None) -> Logits:
         """Return logits at every position, or at the positions `at` of each row."""
@@ -208,7 +208,7 @@ def check_passes(model: ExternalModel, named: Mapping[str, Site]) -> None:
         raise InvalidInput(f"{model.name} {rule}; {reason}")
 
 
-def check_boundaries(model: ExternalModel, names: Sequence[str]) -> None:
+def _check_boundaries(model: ExternalModel, names: Sequence[str]) -> None:
     """Reject a `block_in` or `final_in` that a residual bypasses: its verdict would be wrong."""
     tokens = _tokens(model, BATCHES[0], TIMES[0])
     others, problems = model(tokens + 1), []

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 from operator import itemgetter
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console, Group, RenderableType
@@ -127,7 +128,10 @@ def layer_kinds(kinds: Sequence[str]) -> str:
     return ", ".join(texts)
 
 
-def cost_table(facts: "ModelFacts", kinds: Sequence[str] = ()) -> Table:
+def cost_table(
+    facts: "ModelFacts", kinds: Sequence[str] = (), about: Row = MappingProxyType({})
+) -> Table:
+    """Return what a model costs; `about` has more facts on a model of transformers."""
     table = Table(box=None, pad_edge=False, show_header=False)
     if kinds:
         table.add_row("layers", Text(layer_kinds(kinds)))
@@ -137,6 +141,11 @@ def cost_table(facts: "ModelFacts", kinds: Sequence[str] = ()) -> Table:
         table.add_row(f"state after {length} tokens", f"{size:,} bytes in float32")
     for length, flops in facts.flops_per_token.items():
         table.add_row(f"operations per token, {length} tokens", f"{flops:,} (without the head)")
+    if about:
+        table.add_row("sites", f"{about['sites']}")
+        table.add_row("weights", f"{about['dtype']} on {about['device']}")
+    for note in about.get("notes", ()):
+        table.add_row("note", Text(note))
     return table
 
 

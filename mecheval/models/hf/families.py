@@ -4,7 +4,7 @@ A family is a `model_type`. What a layer is, its kind, follows from the mixer th
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from mecheval.core.options import did_you_mean
 
@@ -41,8 +41,18 @@ POST_NORM = {
     "mixer_out": "output of post_attention_layernorm",
     "mlp_out": "output of post_feedforward_layernorm",
 }
-ALONE = {"layers": "backbone.layers", "embed": "backbone.embeddings", "norm": "backbone.norm_f"}
-PRE_FF = {"norm": "model.final_layernorm", "mlps": ("feed_forward",)}
+SSM = Family(
+    layers="backbone.layers",
+    embed="backbone.embeddings",
+    norm="backbone.norm_f",
+    mixers={"mixer": "mamba"},
+    mlps=(),
+)
+HYBRID = Family(
+    norm="model.final_layernorm",
+    mixers={"mamba": "mamba2", **ATTENTION},
+    mlps=("feed_forward",),
+)
 
 FAMILIES = {
     "gpt2": Family(
@@ -64,9 +74,9 @@ FAMILIES = {
         places={"self_attn": POST_NORM},
         notes=("mixer_out and mlp_out are behind the norms that follow mixer and MLP",),
     ),
-    "mamba": Family(**ALONE, mixers={"mixer": "mamba"}, mlps=()),
-    "mamba2": Family(**ALONE, mixers={"mixer": "mamba2"}, mlps=()),
-    "falcon_mamba": Family(**ALONE, mixers={"mixer": "mamba"}, mlps=()),
+    "mamba": SSM,
+    "mamba2": replace(SSM, mixers={"mixer": "mamba2"}),
+    "falcon_mamba": SSM,
     "rwkv": Family(
         layers="rwkv.blocks",
         embed="rwkv.embeddings",
@@ -95,7 +105,7 @@ FAMILIES = {
         },
         mlps=("mlp_block",),
     ),
-    "jamba": Family(**PRE_FF, mixers={"mamba": "mamba", **ATTENTION}),
+    "jamba": replace(HYBRID, mixers={"mamba": "mamba", **ATTENTION}),
     "zamba2": Family(
         norm="model.final_layernorm",
         mixers={
@@ -111,10 +121,9 @@ FAMILIES = {
             "the shared block adds to the input of the block's Mamba-2, not to the stream",
         ),
     ),
-    "bamba": Family(**PRE_FF, mixers={"mamba": "mamba2", **ATTENTION}),
-    "falcon_h1": Family(
-        **PRE_FF,
-        mixers={"mamba": "mamba2", **ATTENTION},
+    "bamba": HYBRID,
+    "falcon_h1": replace(
+        HYBRID,
         places={"mamba": {"mixer_in": "output of input_layernorm"}},
         sums={"mamba": "ssm_out_multiplier", "self_attn": "attn_out_multiplier"},
         notes=("mixer_out is the sum of both mixers, each times its multiplier",),

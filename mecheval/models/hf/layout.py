@@ -7,7 +7,7 @@ from typing import Any
 from torch import nn
 
 from mecheval.core.errors import InvalidInput
-from mecheval.models.hf.families import FUSED, GATED, INNER, Family
+from mecheval.models.hf.families import FUSED, GATED, INNER, NAMES, Family
 from mecheval.models.hf.places import Change, Heads, Parts, put_at
 from mecheval.models.site import Site
 
@@ -31,7 +31,7 @@ class Layer:
 
     @property
     def kind(self) -> str:
-        return "|".join(self.mixers.values())
+        return "|".join(self.mixers.values()) or "block"
 
 
 def find_layers(module: nn.Module, family: Family) -> list[Layer]:
@@ -39,6 +39,33 @@ def find_layers(module: nn.Module, family: Family) -> list[Layer]:
     stack = module.get_submodule(family.layers)
     assert isinstance(stack, nn.ModuleList)
     return [_find_layer(f"{family.layers}.{n}", layer, family) for n, layer in enumerate(stack)]
+
+
+def guess_family(module: Any) -> Family:
+    """Return where a model of an unknown family has its blocks: its longest list of layers."""
+    lists = [(name, part) for name, part in module.named_modules() if _is_stack(part)]
+    paths = {id(part): name for name, part in module.named_modules()}
+    ends = module.get_input_embeddings(), module.get_output_embeddings()
+    kind = module.config.model_type
+    if not lists or any(id(end) not in paths for end in ends):
+        problem = f"model_type={kind!r} is in no table, and its layers are not found"
+        raise InvalidInput(f"{problem}; known families: {', '.join(NAMES)}")
+    layers = max(lists, key=lambda item: len(item[1]))[0]
+    note = f"{kind} is not in the table of families: only the inputs and outputs of its blocks"
+    embed, head = (paths[id(end)] for end in ends)
+    return Family(
+        layers=layers,
+        embed=embed,
+        norm="",
+        head=head,
+        mixers={},
+        mlps=(),
+        notes=(f"{note} are sites",),
+    )
+
+
+def _is_stack(part: nn.Module) -> bool:
+    return isinstance(part, nn.ModuleList) and len(part) > 0
 
 
 def place_inside(layer: Layer) -> Iterator[tuple[str, Site]]:
@@ -57,10 +84,10 @@ def place_inside(layer: Layer) -> Iterator[tuple[str, Site]]:
 def _find_layer(path: str, layer: nn.Module, family: Family) -> Layer:
     known = dict(layer.named_modules())
     mixers = {name: _kind(known[name], family, name) for name in family.mixers if name in known}
-    if not mixers:
+    if family.mixers and not mixers:
         raise InvalidInput(f"{path} has none of the mixers {', '.join(family.mixers)}")
-    first = next(iter(mixers))
-    places = {"mixer_in": f"input of {first}", "mixer_out": f"output of {first}"}
+    first = next(iter(mixers), "")
+    places = {"mixer_in": f"input of {first}", "mixer_out": f"output of {first}"} if first else {}
     for mlp in family.mlps:
         if mlp in known:
             places |= {"mlp_in": f"input of {mlp}", "mlp_out": f"output of {mlp}"}
@@ -78,8 +105,8 @@ def _kind(mixer: nn.Module, family: Family, path: str) -> str:
 
 def _place_inside_mixer(layer: Layer, path: str, kind: str) -> Iterator[tuple[str, Site]]:
     mixer: Any = layer.module.get_submodule(path)
-    d_head = getattr(mixer, "head_dim", None) or getattr(mixer, "head_size", 0)
-    d_head = d_head if kind.endswith("attention") else 0
+    widths = [getattr(mixer, name, None) for name in ("head_dim", "head_size")]
+    d_head = next((int(width) for width in widths if width), 0) * kind.endswith("attention")
     fused = next((name for name in FUSED if hasattr(mixer, name)), None)
     if fused:
         created = {name: _site(name, d_head) for name in ("query", "key", "value")}

@@ -1,19 +1,27 @@
 """The options of `hf-config:FAMILY`, apart from the model: refusing one must not import torch."""
 
+import importlib.util
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 from mecheval.core.options import Constraints, Field
 from mecheval.models.hf.families import NAMES, unknown_family
 
+INSTALL = "install it with: pip install 'mecheval[hf]'"
 D_HEAD = 16  # width of a head where the number of heads is left open
-HYBRIDS = ("gemma3", "recurrent_gemma", "jamba", "zamba2", "bamba", "nemotron_h", "qwen3_next")
-HYBRIDS += ("kimi_linear", "olmo_hybrid", "minimax", "lfm2")
+HYBRIDS = {"gemma3", "recurrent_gemma", "jamba", "zamba2", "bamba", "nemotron_h", "qwen3_next"}
+HYBRIDS |= {"kimi_linear", "olmo_hybrid", "minimax", "lfm2"}
 Count = Annotated[int, Field(ge=0, le=1024)]
 
 
 def family_is_known(family: str) -> str | None:
     return None if family in NAMES else unknown_family(family)
+
+
+def transformers_is_installed(family: str) -> str | None:
+    if importlib.util.find_spec("transformers") is None:
+        return f"transformers, which has {family}, is not installed; {INSTALL}"
+    return None
 
 
 def width_is_even(d_model: int) -> str | None:
@@ -62,6 +70,7 @@ class SmallOptions:
         int, Field(ge=1, le=64, description="one of so many layers of a hybrid has full attention")
     ] = 2
     constraints: ClassVar[Constraints] = (
+        transformers_is_installed,
         family_is_known,
         width_is_even,
         heads_fit,

@@ -130,7 +130,7 @@ class Heads:
     def __call__(self, x: Tensor) -> Tensor:
         if not self.site.used or x.dim() == len(self.site.axes):
             return self.site(x)
-        return self.site(x.unflatten(-1, (-1, self.d_head))).flatten(start_dim=-2)
+        return self.site(x.reshape(*x.shape[:-1], -1, self.d_head)).flatten(start_dim=-2)
 
 
 @dataclass
@@ -141,7 +141,7 @@ class Parts:
     d_head: int = 0  # 0: not by head
 
     def __call__(self, x: Tensor) -> Tensor:
-        whole = x.unflatten(-1, (-1, 3 * self.d_head)) if self.d_head else x
+        whole = x.reshape(*x.shape[:-1], -1, 3 * self.d_head) if self.d_head else x
         parts = whole.chunk(3, dim=-1)
         changed = [change(part) for change, part in zip(self.changes, parts, strict=True)]
         if all(new is old for new, old in zip(changed, parts, strict=True)):

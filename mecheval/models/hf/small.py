@@ -182,7 +182,7 @@ SIZES: dict[str, tuple[str, Callable[[Sizes], Fields]]] = {
 
 def build_small(**options: Any) -> nn.Module:
     """Build a random small model of a family."""
-    from mecheval.models.hf.load import import_transformers
+    from mecheval.models.hf.locate import import_transformers
     from mecheval.models.hf.model import HubModel
 
     transformers = import_transformers()
