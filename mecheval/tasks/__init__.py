@@ -6,6 +6,8 @@ from mecheval.core.spec import Spec
 tasks = Registry("task")
 tasks.add("recall", "mecheval.tasks.recall:Recall")
 tasks.add("treecall", "mecheval.tasks.treecall:Treecall")
+for name in ("overwrite",):
+    tasks.add(name, f"mecheval.tasks.{name}:{name.title().replace('_', '')}")
 
 for name, text, summary in (
     ("ar_32pairs", "recall:pairs=32", "AR as the paper's text has it"),
@@ -16,5 +18,8 @@ for name, text, summary in (
     ("atr_split", "treecall:held_out=0.2", "ATR with a fifth of the pairs asked only in test"),
     ("atr_sibling", "treecall:query=sibling", "ATR with queries for the rightmost sibling"),
     ("atr_grandparent", "treecall:query=grandparent", "ATR two steps up the tree"),
+    ("ar_twice", "recall:pairs=16,passes=2", "AR with every pair read twice"),
+    ("mqar", "recall:pairs=4,queries=4,slots=28,gaps=0.01", "MQAR with 4 pairs in 64 tokens"),
+    ("overwrite_quick", "overwrite:pairs=4,updates=2,queries=4,vocab=64", "overwrite in minutes"),
 ):
     tasks.add_preset(name, Spec.parse(text), summary)
