@@ -6,7 +6,7 @@ from mecheval.core.spec import Spec
 tasks = Registry("task")
 tasks.add("recall", "mecheval.tasks.recall:Recall")
 tasks.add("treecall", "mecheval.tasks.treecall:Treecall")
-for name in ("overwrite",):
+for name in ("overwrite", "compose"):
     tasks.add(name, f"mecheval.tasks.{name}:{name.title().replace('_', '')}")
 
 for name, text, summary in (
@@ -20,6 +20,8 @@ for name, text, summary in (
     ("atr_grandparent", "treecall:query=grandparent", "ATR two steps up the tree"),
     ("ar_twice", "recall:pairs=16,passes=2", "AR with every pair read twice"),
     ("mqar", "recall:pairs=4,queries=4,slots=28,gaps=0.01", "MQAR with 4 pairs in 64 tokens"),
+    ("compose_9", "compose:grid=3,queries=9", "keys of two tokens on a 3 × 3 grid"),
+    ("compose_quick", "compose:vocab=48", "keys of two tokens in minutes"),
     ("overwrite_quick", "overwrite:pairs=4,updates=2,queries=4,vocab=64", "overwrite in minutes"),
 ):
     tasks.add_preset(name, Spec.parse(text), summary)

@@ -218,7 +218,7 @@ def swap(task: Corruptible, docs: Documents, role: Role, seed: int) -> Corrupted
     found = (partner >= 0)[:, None]
     other = np.take_along_axis(tokens, np.maximum(partner, 0)[:, None], axis=1)
     twins = np.where(found & changes_with(task, docs, role), other, tokens)
-    if not role.startswith("query"):
+    if "query" not in role:
         there = changes_with(task, docs, role, np.where(partner >= 0, partner, position))
         twins = np.where(found & there, original[:, None], twins)
     corrupted = replace_tokens(task, docs, twins)

@@ -11,6 +11,13 @@ def overwrite(task, tokens, queries):
     return [memory.get(tokens[query], NO_ANSWER) for query in queries]
 
 
+def compose(task, tokens, queries):
+    memory = {}
+    for place in range(1, tokens.index(DIVIDER), 3):
+        memory[tokens[place], tokens[place + 1]] = tokens[place + 2]
+    return [memory.get((tokens[query - 1], tokens[query]), NO_ANSWER) for query in queries]
+
+
 def solve(task, docs, i):
     """The answers to row i by the solver that has the name of the task's class."""
     tokens = docs.tokens[i, : docs.lengths[i]].tolist()

@@ -28,7 +28,14 @@ def overwrite(draw):
     return {"vocab": 2 * half, "pairs": pairs, **counts}
 
 
-SETTINGS = {"overwrite": overwrite()}
+@st.composite
+def compose(draw):
+    grid = draw(st.integers(2, 5))
+    third = draw(st.integers(grid**2, 40))
+    return {"grid": grid, "queries": draw(st.integers(1, grid**2)), "vocab": 3 * third}
+
+
+SETTINGS = {"overwrite": overwrite(), "compose": compose()}
 every_task = pytest.mark.parametrize("name", SETTINGS)
 splits = st.sampled_from(["train", "dev", "test"])
 
