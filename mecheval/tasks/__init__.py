@@ -6,7 +6,7 @@ from mecheval.core.spec import Spec
 tasks = Registry("task")
 tasks.add("recall", "mecheval.tasks.recall:Recall")
 tasks.add("treecall", "mecheval.tasks.treecall:Treecall")
-for name in ("overwrite", "compose"):
+for name in ("overwrite", "compose", "hops"):
     tasks.add(name, f"mecheval.tasks.{name}:{name.title().replace('_', '')}")
 
 for name, text, summary in (
@@ -22,6 +22,9 @@ for name, text, summary in (
     ("mqar", "recall:pairs=4,queries=4,slots=28,gaps=0.01", "MQAR with 4 pairs in 64 tokens"),
     ("compose_9", "compose:grid=3,queries=9", "keys of two tokens on a 3 × 3 grid"),
     ("compose_quick", "compose:vocab=48", "keys of two tokens in minutes"),
+    ("depo", "hops:min_nodes=3", "k-th successor on cycles of up to 75 nodes, k up to 8"),
+    ("depo_225", "hops:nodes=225,min_nodes=3,vocab=512", "k-th successor, up to 225 nodes"),
+    ("hops_quick", "hops:nodes=6,hops=2,queries=4,vocab=16", "one or two hops in minutes"),
     ("overwrite_quick", "overwrite:pairs=4,updates=2,queries=4,vocab=64", "overwrite in minutes"),
 ):
     tasks.add_preset(name, Spec.parse(text), summary)

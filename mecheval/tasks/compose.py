@@ -24,9 +24,10 @@ from mecheval.tasks.documents import (
     NO_ANSWER,
     SPECIALS,
     Documents,
+    lay_out,
     roles_of,
 )
-from mecheval.tasks.lookup import last_match, lay_out, symbols_before_divider
+from mecheval.tasks.lookup import last_match, symbols_before_divider
 from mecheval.tasks.philox import key_of
 from mecheval.tasks.reference import Choices, Pack, PlainDocument
 from mecheval.tasks.splits import Split
@@ -120,7 +121,8 @@ class Compose:
         roles = roles_of(first_half + 1, first_half + 2, queries[:, 0])
         roles |= {"divider": queries[:, 0] - 2, "first_half": first_half}
         roles["first_query"] = queries[:, 0] - 1
-        return lay_out(self, index, tokens, roles, queries)
+        answers = np.take_along_axis(tokens, 3 * asked + 3, axis=1)
+        return lay_out(index, tokens, roles, queries, answers)
 
     def reference(self, rng: Choices, split: Split) -> PlainDocument:
         """Draw one document in plain Python."""

@@ -1,31 +1,10 @@
 """Answers read from the tokens: what stands beside the last occurrence of what is asked."""
 
-from collections.abc import Mapping
-from dataclasses import replace
-
 import numpy as np
-from jaxtyping import Bool, Int32, Int64
+from jaxtyping import Bool, Int32
 from numpy import ndarray
 
-from mecheval.tasks.corruption import Corruptible
 from mecheval.tasks.documents import NO_ANSWER, Documents
-
-
-def lay_out(
-    task: Corruptible,
-    index: Int64[ndarray, " n"],
-    tokens: Int32[ndarray, "n time"],
-    roles: Mapping[str, Int32[ndarray, " n"]],
-    queries: Int32[ndarray, "n queries"],
-) -> Documents:
-    """Return the documents in the rows of a table, with the answers that the task reads there."""
-    lengths = queries.max(axis=1, initial=0) + 1
-    if tokens.shape[1] * len(index) == lengths.sum():
-        flat = tokens.ravel()
-    else:
-        flat = tokens[np.arange(tokens.shape[1]) < lengths[:, None]]
-    docs = Documents(index, flat, lengths, roles, queries, queries)
-    return replace(docs, answers=task.answers(docs)) if len(docs) else docs
 
 
 def last_match(marked: Bool[ndarray, "n time"]) -> tuple[ndarray, ndarray]:

@@ -17,8 +17,16 @@ from numpy import ndarray
 
 from mecheval.core.options import Field, settle
 from mecheval.tasks.corruption import Role, Seed, corrupt
-from mecheval.tasks.documents import BOS, DIVIDER, FIRST_SYMBOL, SPECIALS, Documents, roles_of
-from mecheval.tasks.lookup import beside, lay_out, symbols_before_divider
+from mecheval.tasks.documents import (
+    BOS,
+    DIVIDER,
+    FIRST_SYMBOL,
+    SPECIALS,
+    Documents,
+    lay_out,
+    roles_of,
+)
+from mecheval.tasks.lookup import beside, symbols_before_divider
 from mecheval.tasks.philox import key_of
 from mecheval.tasks.reference import Choices, Pack, PlainDocument
 from mecheval.tasks.splits import Split
@@ -97,16 +105,16 @@ class Overwrite:
 
         index = numbers(seed, split, start, stop)
         tokens = np.empty((len(index), self.max_len), np.int32)
-        asked = np.empty((len(index), self.queries), np.int32)
+        asked, answers = np.empty((2, len(index), self.queries), np.int32)
         updated = np.empty(len(index), np.int32)
         stream = np.uint64(key_of(self.key, seed, split))
-        draw_overwrite(stream, index, *self._shape, tokens, asked, updated)
+        draw_overwrite(stream, index, *self._shape, tokens, asked, updated, answers)
         key, old_key = 1 + 2 * (self.pairs + updated), 1 + 2 * asked[:, 0]
         places = np.arange(self.max_len - self.queries, self.max_len, dtype=np.int32)
         queries = np.tile(places, (len(index), 1))
         roles = roles_of(key, key + 1, queries[:, 0])
         roles |= {"old_key": old_key, "old_value": old_key + 1}
-        return lay_out(self, index, tokens, roles, queries)
+        return lay_out(index, tokens, roles, queries, answers)
 
     def reference(self, rng: Choices, split: Split) -> PlainDocument:
         """Draw one document in plain Python."""

@@ -16,7 +16,7 @@ from numpy import ndarray
 from mecheval.core.errors import InvalidInput
 from mecheval.core.options import Field, settle
 from mecheval.tasks.corruption import Role, Seed, corrupt
-from mecheval.tasks.documents import FIRST_SYMBOL, SPECIALS, Documents, roles_of
+from mecheval.tasks.documents import FIRST_SYMBOL, SPECIALS, Documents, lay_out, roles_of
 from mecheval.tasks.lookup import beside, symbols_before_divider
 from mecheval.tasks.philox import key_of
 from mecheval.tasks.reference import Choices, Document, recall_ref
@@ -205,10 +205,7 @@ class Recall:
         if self.passes > 1:
             roles |= {"first_key": first_key, "first_value": first_value}
         answers = np.take_along_axis(tokens, 2 * asked + value_at, axis=1)
-        lengths, flat = queries[:, -1] + 1, tokens.ravel()
-        if self.min_pairs or self.slots:
-            flat = tokens[np.arange(self.max_len) < lengths[:, None]]
-        return Documents(index, flat, lengths, roles, queries, answers)
+        return lay_out(index, tokens, roles, queries, answers)
 
     def reference(self, rng: Choices, split: Split) -> Document | None:
         """Attempt one document in plain Python; None if the draw is rejected."""

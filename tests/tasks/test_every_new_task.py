@@ -35,7 +35,19 @@ def compose(draw):
     return {"grid": grid, "queries": draw(st.integers(1, grid**2)), "vocab": 3 * third}
 
 
-SETTINGS = {"overwrite": overwrite(), "compose": compose()}
+@st.composite
+def hops(draw):
+    nodes = draw(st.integers(2, 30))
+    return {
+        "nodes": nodes,
+        "min_nodes": draw(st.none() | st.integers(2, nodes)),
+        "hops": draw(st.integers(1, 9)),
+        "queries": draw(st.integers(1, 6)),
+        "vocab": draw(st.integers(nodes, 60)),
+    }
+
+
+SETTINGS = {"overwrite": overwrite(), "compose": compose(), "hops": hops()}
 every_task = pytest.mark.parametrize("name", SETTINGS)
 splits = st.sampled_from(["train", "dev", "test"])
 
@@ -63,6 +75,7 @@ def test_a_plain_solver_answers_every_document_and_every_twin(name, data, split,
     assert docs.answers.min() > 0
     assert (docs.queries[:, 0] == docs.roles["query"]).all()
     assert docs.answers.tolist() == [solve(task, docs, i) for i in range(5)]
+    assert np.array_equal(task.answers(docs), docs.answers)
     for role in task.variables:
         for kind in ("resample", "swap"):
             assert_honest(task, docs, role, kind)

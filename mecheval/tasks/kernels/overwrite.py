@@ -9,9 +9,9 @@ from mecheval.tasks.philox import CHUNK
 
 
 @njit(cache=True)
-def draw_overwrite(key, index, symbols, pairs, updates, queries, tokens, asked, updated):
-    """Fill tokens, the pair of each query, and the place of the first query's pair among the
-    updates."""
+def draw_overwrite(key, index, symbols, pairs, updates, queries, tokens, asked, updated, answers):
+    """Fill tokens, the pair of each query, the place of the first query's pair among the updates,
+    and answers."""
     words = np.empty(-(-(3 * pairs + 2 * updates + queries) // CHUNK) * CHUNK, np.uint32)
     keys, values = np.empty((2, symbols), np.int32)
     chosen, others = np.empty(pairs, np.int32), np.empty(pairs - 1, np.int32)
@@ -30,6 +30,7 @@ def draw_overwrite(key, index, symbols, pairs, updates, queries, tokens, asked, 
             new += new >= values[i]  # any value but the old one
             tokens[row, 1 + 2 * (pairs + j)] = FIRST_SYMBOL + keys[i]
             tokens[row, 2 + 2 * (pairs + j)] = FIRST_SYMBOL + symbols + new
+            values[i] = new
         end = 1 + 2 * (pairs + updates)
         tokens[row, end] = DIVIDER
         updated[row] = below(words[at], updates)
@@ -39,3 +40,4 @@ def draw_overwrite(key, index, symbols, pairs, updates, queries, tokens, asked, 
             asked[row, j] = others[j - 1] + (others[j - 1] >= asked[row, 0])
         for j in range(queries):
             tokens[row, end + 1 + j] = FIRST_SYMBOL + keys[asked[row, j]]
+            answers[row, j] = FIRST_SYMBOL + symbols + values[asked[row, j]]
