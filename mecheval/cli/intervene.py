@@ -28,7 +28,7 @@ def intervene(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="the folder of a finished run")],
     site: Sites = None,
     role: Roles = None,
-    corrupt: Annotated[str, typer.Option(help="role to corrupt: key, value or query")] = "key",
+    corrupt: Annotated[str, typer.Option(help="variable to corrupt: key, value, query, …")] = "key",
     kind: Annotated[str, typer.Option(help="corruption: resample, swap or yours")] = "resample",
     condition: Annotated[str, typer.Option(help="restored, ablated or control")] = "restored",
     metric: Annotated[str, typer.Option(help=METRICS)] = "likelihood",
@@ -80,7 +80,7 @@ def intervene(
     console = tables.console()
     console.print(tables.title(*names, f"{corrupt} corrupted by {kind}"))
     if record:
-        console.print(legend(), "", sep="\n")
+        console.print(legend(record.roles), "", sep="\n")
         console.print(grid_view.heat_map(record, rows, metric, console.width))
         return
     console.print(grid_view.grid(rows, metric), "")

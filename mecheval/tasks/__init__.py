@@ -6,6 +6,8 @@ from mecheval.core.spec import Spec
 tasks = Registry("task")
 tasks.add("recall", "mecheval.tasks.recall:Recall")
 tasks.add("treecall", "mecheval.tasks.treecall:Treecall")
+for name in ("overwrite", "compose", "hops"):
+    tasks.add(name, f"mecheval.tasks.{name}:{name.title().replace('_', '')}")
 
 for name, text, summary in (
     ("ar_32pairs", "recall:pairs=32", "AR as the paper's text has it"),
@@ -16,5 +18,13 @@ for name, text, summary in (
     ("atr_split", "treecall:held_out=0.2", "ATR with a fifth of the pairs asked only in test"),
     ("atr_sibling", "treecall:query=sibling", "ATR with queries for the rightmost sibling"),
     ("atr_grandparent", "treecall:query=grandparent", "ATR two steps up the tree"),
+    ("ar_twice", "recall:pairs=16,passes=2", "AR with every pair read twice"),
+    ("mqar", "recall:pairs=4,queries=4,slots=28,gaps=0.01", "MQAR with 4 pairs in 64 tokens"),
+    ("compose_9", "compose:grid=3,queries=9", "keys of two tokens on a 3 × 3 grid"),
+    ("compose_quick", "compose:vocab=48", "keys of two tokens in minutes"),
+    ("depo", "hops:min_nodes=3", "k-th successor on cycles of up to 75 nodes, k up to 8"),
+    ("depo_225", "hops:nodes=225,min_nodes=3,vocab=512", "k-th successor, up to 225 nodes"),
+    ("hops_quick", "hops:nodes=6,hops=2,queries=4,vocab=16", "one or two hops in minutes"),
+    ("overwrite_quick", "overwrite:pairs=4,updates=2,queries=4,vocab=64", "overwrite in minutes"),
 ):
     tasks.add_preset(name, Spec.parse(text), summary)

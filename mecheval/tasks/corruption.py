@@ -10,7 +10,7 @@ interventions sees the same corruption. Other kinds are registered by name: by
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Annotated, Any, Literal, Protocol, runtime_checkable
+from typing import Annotated, Any, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Bool, Int, Int32
@@ -22,9 +22,10 @@ from mecheval.core.registry import Registry
 from mecheval.tasks.check_twins import check_twins
 from mecheval.tasks.documents import NO_ANSWER, Corrupted, Documents
 from mecheval.tasks.philox import below, key_of
+from mecheval.tasks.variables import Role as Role
+from mecheval.tasks.variables import check_role
 
 Kind = str  # the name of a registered corruption
-Role = Literal["key", "value", "query"]
 Seed = Annotated[int, Field(ge=0, le=2**32 - 1)]
 Corruption = Callable[[Any, Documents, Role, int], Corrupted]
 BUILT_IN = ("resample", "swap")
@@ -114,7 +115,7 @@ def corrupt(
     docs
         Any of its documents.
     role
-        The role whose token is changed: `key`, `value` or `query`.
+        The role whose token is changed: `key`, `value`, `query` or another variable of the task.
     seed
         Draws another corruption for another seed.
     kind
@@ -133,6 +134,7 @@ def corrupt(
     >>> int(twins.usable.sum()), bool((twins.documents.at("key") == docs.at("key")).any())
     (100, False)
     """
+    check_role(task, role)
     validate(corrupt, {"role": role, "seed": seed, "kind": kind}, given=("task", "docs"))
     if problem := check_kind(kind):
         raise InvalidInput(problem)
@@ -150,6 +152,7 @@ def corrupt_by_kind(
     task: _Corrupts, docs: Documents, role: Role, seed: int, kind: Kind
 ) -> Corrupted:
     """Corrupt documents of any task: its own `corrupt` knows the built-in kinds."""
+    check_role(task, role)
     if kind in BUILT_IN:
         return task.corrupt(docs, role, seed, kind)
     return corrupt(task, docs, role, seed, kind)
@@ -215,7 +218,7 @@ def swap(task: Corruptible, docs: Documents, role: Role, seed: int) -> Corrupted
     found = (partner >= 0)[:, None]
     other = np.take_along_axis(tokens, np.maximum(partner, 0)[:, None], axis=1)
     twins = np.where(found & changes_with(task, docs, role), other, tokens)
-    if role != "query":
+    if "query" not in role:
         there = changes_with(task, docs, role, np.where(partner >= 0, partner, position))
         twins = np.where(found & there, original[:, None], twins)
     corrupted = replace_tokens(task, docs, twins)

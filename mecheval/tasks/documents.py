@@ -200,6 +200,20 @@ class Documents:
         return table
 
 
+def lay_out(
+    index: Int64[ndarray, " n"],
+    tokens: Int32[ndarray, "n time"],
+    roles: Mapping[str, Int32[ndarray, " n"]],
+    queries: Int32[ndarray, "n queries"],
+    answers: Int32[ndarray, "n queries"],
+) -> Documents:
+    """Return the documents in the rows of a table, each up to its last query."""
+    lengths = queries.max(axis=1, initial=0) + 1
+    inside = np.arange(tokens.shape[1]) < lengths[:, None]
+    flat = tokens.ravel() if inside.all() else tokens[inside]
+    return Documents(index, flat, lengths, roles, queries, answers)
+
+
 @dataclass(frozen=True)
 class Corrupted:
     """Corrupted twins of documents; `usable` marks those whose answer the corruption changed.

@@ -16,7 +16,8 @@ from numpy import ndarray
 from mecheval.core.errors import InvalidInput
 from mecheval.core.options import Field, settle
 from mecheval.tasks.corruption import Role, Seed, corrupt
-from mecheval.tasks.documents import FIRST_SYMBOL, NO_ANSWER, SPECIALS, Documents, roles_of
+from mecheval.tasks.documents import FIRST_SYMBOL, SPECIALS, Documents, lay_out, roles_of
+from mecheval.tasks.lookup import beside, symbols_before_divider
 from mecheval.tasks.philox import key_of
 from mecheval.tasks.reference import Choices, Document, recall_ref
 from mecheval.tasks.splits import HeldOut, HeldOutShare, Split, share_complaint, size_of
@@ -204,10 +205,7 @@ class Recall:
         if self.passes > 1:
             roles |= {"first_key": first_key, "first_value": first_value}
         answers = np.take_along_axis(tokens, 2 * asked + value_at, axis=1)
-        lengths, flat = queries[:, -1] + 1, tokens.ravel()
-        if self.min_pairs or self.slots:
-            flat = tokens[np.arange(self.max_len) < lengths[:, None]]
-        return Documents(index, flat, lengths, roles, queries, answers)
+        return lay_out(index, tokens, roles, queries, answers)
 
     def reference(self, rng: Choices, split: Split) -> Document | None:
         """Attempt one document in plain Python; None if the draw is rejected."""
@@ -224,9 +222,7 @@ class Recall:
 
     def partners(self, docs: Documents, role: Role) -> Bool[ndarray, "n time"]:
         """Mark the tokens of the same class before the divider."""
-        symbols = self.symbols(role)
-        before = np.arange(docs.tokens.shape[1]) < docs.roles["divider"][:, None]
-        return before & (docs.tokens >= symbols.start) & (docs.tokens < symbols.stop)
+        return symbols_before_divider(docs, self.symbols(role))
 
     def alike(self, docs: Documents, role: Role) -> Bool[ndarray, "n time"]:
         """Mark every reading of the pairs."""
@@ -234,16 +230,7 @@ class Recall:
         return before & (role != "query")
 
     def answers(self, docs: Documents) -> Int32[ndarray, "n queries"]:
-        asked = np.take_along_axis(docs.tokens, docs.queries, axis=1)
-        keys = self.partners(docs, "key")
-        answers = np.full_like(asked, NO_ANSWER)
-        offset = -1 if self.query == "value" else 1
-        for j in range(self.queries):
-            matches = keys & (docs.tokens == asked[:, j, None])
-            last = docs.tokens.shape[1] - 1 - np.argmax(matches[:, ::-1], axis=1)
-            rows = np.flatnonzero(matches.any(axis=1))
-            answers[rows, j] = docs.tokens[rows, last[rows] + offset]
-        return answers
+        return beside(docs, self.partners(docs, "key"), -1 if self.query == "value" else 1)
 
     def word(self, token: int) -> str:
         number = token - FIRST_SYMBOL

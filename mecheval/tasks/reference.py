@@ -36,6 +36,16 @@ class Document:
     parents: list[int] | None = None
 
 
+@dataclass(frozen=True)
+class PlainDocument:
+    """One document as lists, of a task with roles of its own."""
+
+    tokens: list[int]
+    roles: dict[str, int]
+    queries: list[int]
+    answers: list[int]
+
+
 def recall_ref(
     rng: Choices,
     symbols: int,

@@ -27,7 +27,8 @@ def assert_drawn_alike(task, seed: int, split: str, start: int, stop: int) -> No
         length = docs.lengths[i]
         assert docs.tokens[i, :length].tolist() == plain.tokens
         assert (docs.tokens[i, length:] == 0).all()
-        assert (docs.roles["key"][i], docs.roles["value"][i]) == (plain.key, plain.value)
+        roles = getattr(plain, "roles", None) or {"key": plain.key, "value": plain.value}
+        assert {role: docs.roles[role][i] for role in roles} == roles
         assert docs.queries[i].tolist() == plain.queries
         assert docs.answers[i].tolist() == plain.answers
         if docs.parents is not None:
