@@ -18,7 +18,7 @@ class Attends:
     """A part of `HubModel`: its methods for models of attention."""
 
     module: Any
-    run: Pass
+    current: Pass
     layer_kinds: tuple[str, ...]
 
     @property
@@ -61,8 +61,8 @@ class Attends:
 
     def _with(self, run: Pass, **given: Any) -> Any:
         """Run the module in one pass that every block knows of."""
-        vars(self.run).update(vars(run))
+        vars(self.current).update(vars(run))
         try:
             return self.module(**given)
         finally:
-            vars(self.run).update(vars(Pass()))
+            vars(self.current).update(vars(Pass()))
