@@ -8,6 +8,7 @@ import typer
 from mecheval.cli.app import drawing, print_json, whole, without_nan
 from mecheval.cli.show import Where
 from mecheval.core.errors import InvalidInput
+from mecheval.core.spec import HUB
 
 if TYPE_CHECKING:
     from mecheval.interventions.grid import GridOptions
@@ -81,3 +82,38 @@ def intervene_deep(
     console.print(grid_view.grid(rows, options.metric), "")
     console.print(tables.verdict(verdict))
     console.print(f"layers: {found}", markup=False)
+
+
+def examine_hub(
+    text: str,
+    task: str | None,
+    words: list[str],
+    template: str,
+    documents: int,
+    out: Path,
+    where: Where,
+    as_json: bool,
+) -> None:
+    """Write the card of a model, and print what it says."""
+    from mecheval.plugins import build_task
+
+    built = build_task(task or DEFAULT_TASK)
+    from mecheval.cards.examine import examine
+    from mecheval.models.hf.load import load_hf
+    from mecheval.terminal import grid_view, tables
+
+    with tables.working(f"loading {text}"):
+        model = load_hf(text, **where._asdict())
+    folder = out / f"card-{Path(text.removeprefix(HUB)).stem}"
+    with grid_view.stages(text) as progress:
+        sizes = {"documents": documents, "out": folder, "progress": progress}
+        found = examine(model, built, words, template, **sizes)
+    if as_json:
+        print_json(found.to_dict())
+        return
+    console = tables.console()
+    for part in found.parts:
+        console.print(tables.title(text, part.words))
+        for name, line in part.sentences.items():
+            console.print(f"{name}: {line}", "", sep="\n", markup=False)
+    console.print(found.folder / "card.html", soft_wrap=True)
