@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy import ndarray
 
 from mecheval.core.errors import InvalidInput
 from mecheval.core.spec import canonical_json, digest
@@ -219,7 +220,7 @@ def _join(grids: Sequence[Grid], order: Sequence[Cell]) -> Grid:
     return Grid("key", first.split, clean, corrupt, cells, first.layers, first.kinds)
 
 
-def _stack(parts: Sequence[Values]) -> Values:
+def _stack(parts: Sequence[dict[str, ndarray]]) -> Values:
     return {metric: np.concatenate([part[metric] for part in parts]) for metric in parts[0]}
 
 

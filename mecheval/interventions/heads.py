@@ -228,7 +228,7 @@ def attention_weights(model: Any, tokens: Tensor) -> Weights:
     for name in names:  # one by one: each has a pass of its own
         seen: list[Tensor] = []
         with patch(model, {name: _keep(seen)}):
-            model(tokens, tokens[:, :1])
+            model(tokens)
         yield int(name.split(".")[1]), seen[0]
 
 
@@ -248,7 +248,8 @@ def _score_repeated(
     allowed = getattr(task, "word_tokens", None)
     pool = known[known > 2] if allowed is None else np.array(allowed)
     rng = np.random.default_rng(seed)
-    size = min(length, len(pool))
+    longest = getattr(model, "max_len", None) or model.config.max_len
+    size = min(length, len(pool), (longest - 1) // 2)
     lead = docs.tokens[:1, :1]
     rows = [rng.permutation(pool)[:size] for _ in range(len(docs))]
     table = np.stack([np.concatenate([lead[0], row, row]) for row in rows])

@@ -1,6 +1,6 @@
 """Builds a model from its configuration: our backbone with mixers, or a third-party model."""
 
-from typing import Protocol, TypeGuard
+from typing import Protocol, TypeGuard, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -28,6 +28,7 @@ def build_model(config: ModelConfig, vocab_size: int, seed: int = 0) -> Model:
     return module if isinstance(module, ExternalModel) else ExternalModel(module)
 
 
+@runtime_checkable
 class Resumable(Protocol):
     """A model whose forward pass can be resumed at the input of each of its `depth` blocks."""
 

@@ -25,6 +25,7 @@ def differences(ours, theirs):
     return max(float(np.nanmax(np.abs(a[name] - b[name]))) for a, b in pairs for name in b)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["resample", "swap"])
 def test_behind_a_prefix_every_cell_is_that_of_a_whole_pass(kind):
     model = HubModel(llama(TASK.vocab_size, 4, num_key_value_heads=2), "tiny")
@@ -38,12 +39,13 @@ def test_behind_a_prefix_every_cell_is_that_of_a_whole_pass(kind):
 
 def test_ours_have_the_same_grid_in_parts():
     model, task = known_models.induction(), known_models.TASK
-    whole = interchange(model, task, verdict_sites(2), ROLES, documents=70)
-    grid = depth_grid(model, task, documents=70)
+    whole = interchange(model, task, verdict_sites(2), ROLES, documents=40)
+    grid = depth_grid(model, task, documents=40)
     assert differences(grid, whole) < 1e-6
     assert grid.verdict() == whole.verdict()
 
 
+@pytest.mark.slow
 def test_in_words_too():
     model = with_words()
     task = in_words(Recall(pairs=3, passes=2), model, "names", "sentence")
@@ -51,6 +53,7 @@ def test_in_words_too():
     assert differences(depth_grid(model, task, documents=16), whole) < 1e-5
 
 
+@pytest.mark.slow
 def test_a_part_that_is_kept_is_not_measured_again(tmp_path, monkeypatch):
     model, task = known_models.induction(), known_models.TASK
     first = depth_grid(model, task, documents=70, folder=tmp_path)
@@ -77,7 +80,7 @@ def test_a_map_says_where_a_model_that_is_known_stores_and_finds():
     shares = {(row.layer, row.role): row.share for row in found.rows}
     holders = [("key", "key", "value", "query")[layer] for layer in range(4)]
     for (layer, role), share in shares.items():
-        assert share == pytest.approx(float(role == holders[layer]), abs=0.02), (layer, role)
+        assert share > 0.98 if role == holders[layer] else share < 0.1, (layer, role)
     said = str(found)
     assert "stored at the value by layers 1 (100%" in said
     assert "carried to the query by layers 2 (100%" in said
