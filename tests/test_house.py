@@ -15,7 +15,7 @@ import torch
 from jaxtyping import TypeCheckError
 
 from mecheval.cli import command_names
-from mecheval.models.registries import architectures, mixers
+from mecheval.models.registries import architectures, mixers, models
 from mecheval.tasks import tasks
 
 ROOT = Path(__file__).parents[1]
@@ -41,7 +41,7 @@ FILES = {
 COMMANDS = command_names()
 ENTRIES = [
     registry.describe(name)
-    for registry in (tasks, architectures, mixers)
+    for registry in (tasks, architectures, mixers, models)
     for name in registry.names()
 ]
 

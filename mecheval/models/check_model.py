@@ -87,7 +87,7 @@ def _exact_copy(model: Model, tokens: Tensor) -> tuple[Model, float]:
     try:
         with torch.no_grad():
             if exact(tokens).dtype == torch.float64:
-                return exact, 1e-9
+                return exact, getattr(model, "tolerance", 1e-9)
     except Exception:  # the model creates tensors of another type itself
         pass
     return copy.deepcopy(model).cpu(), 1e-4

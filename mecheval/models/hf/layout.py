@@ -51,7 +51,7 @@ def guess_family(module: Any) -> Family:
         problem = f"model_type={kind!r} is in no table, and its layers are not found"
         raise InvalidInput(f"{problem}; known families: {', '.join(NAMES)}")
     layers = max(lists, key=lambda item: len(item[1]))[0]
-    note = f"{kind} is not in the table of families: only the inputs and outputs of its blocks"
+    note = f"{kind} is not in the table of families: it has sites between its blocks alone"
     embed, head = (paths[id(end)] for end in ends)
     return Family(
         layers=layers,
@@ -60,7 +60,7 @@ def guess_family(module: Any) -> Family:
         head=head,
         mixers={},
         mlps=(),
-        notes=(f"{note} are sites",),
+        notes=(note,),
     )
 
 

@@ -59,7 +59,7 @@ def load_hf(
     if tokenizer is not None and len(tokenizer) > vocab_size:
         problem = f"the tokenizer of {name} has {len(tokenizer)} tokens, the model {vocab_size}"
         raise InvalidInput(f"{problem}; give the model its own tokenizer")
-    return HubModel(module.to(device).eval(), name, tokenizer)
+    return HubModel(module.to(device), name, tokenizer)
 
 
 def _check(dtype: str, device: str) -> None:

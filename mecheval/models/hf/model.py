@@ -51,6 +51,8 @@ class HubModel(Attends, ExternalModel):
     ['embed_out', 'blocks.0.block_in', 'blocks.0.mixer_in', 'blocks.0.mixer.query']
     """
 
+    tolerance = 1e-5  # of checks: transformers computes norms and decays in float32 at any dtype
+
     def __init__(self, module: Any, name: str = "", tokenizer: Any = None) -> None:
         nn.Module.__init__(self)
         config = module.config
@@ -58,6 +60,7 @@ class HubModel(Attends, ExternalModel):
         family = FAMILIES.get(self.family) or guess_family(module)
         for setting, value in family.settings.items():
             setattr(config, setting, value)
+        module.set_experts_implementation("eager")  # the grouped product has no float64
         self.vocab_size = int(config.vocab_size)
         self.max_len = int(getattr(config, "max_position_embeddings", None) or UNLIMITED)
         self.notes = family.notes
@@ -70,6 +73,7 @@ class HubModel(Attends, ExternalModel):
             add_site(self, site_name, site)
         self.module, self.takes_at = module, True
         self._ties = tied_names(module.state_dict(prefix="module.", keep_vars=True))
+        self.eval()
         with torch.no_grad(), torch.random.fork_rng(devices=[]):
             check_passes(self, named)
             _check_blocks(self)

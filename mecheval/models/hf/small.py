@@ -192,4 +192,4 @@ def build_small(**options: Any) -> nn.Module:
     for name, weight in module.named_parameters():
         if model_type in DRAWN_AGAIN and name.endswith(DRAWN_AGAIN[model_type]):
             nn.init.normal_(weight, std=math.sqrt(2 / (5 * weight.shape[1])))
-    return HubModel(module.float().eval(), f"hf-config:{options['family']}")
+    return HubModel(module.float(), f"hf-config:{options['family']}")
