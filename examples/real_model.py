@@ -68,6 +68,7 @@ def main() -> None:
     weights = options.file or obtain(CACHE)
     from mecheval import examine, load_hf
     from mecheval.terminal.grid_view import stages
+    from mecheval.terminal.tables import console
 
     model = load_hf(f"hf:{weights}")
     facts = {"model": MODEL if options.file is None else weights.stem}
@@ -78,8 +79,8 @@ def main() -> None:
         card = examine(model, words=options.words, facts=facts, progress=progress, **sizes)
     for part in card.parts:
         for name, line in part.sentences.items():
-            print(f"{part.words}, {name}: {line}\n")
-    print(card.folder / "card.html")
+            console().print(f"{part.words}, {name}: {line}\n", markup=False)
+    console().print(card.folder / "card.html", soft_wrap=True)
 
 
 if __name__ == "__main__":

@@ -181,9 +181,8 @@ def _examine(
         return lambda done, total: progress(f"{name}: {what}", done, total) if progress else None
 
     curve = capacity(model, task, pairs, documents=asked, seed=seed, progress=step("capacity"))
-    attends = any("attention" in kind for kind in model.layer_kinds)
     how: dict[str, Any] = {"documents": asked, "seed": seed, "progress": step("heads")}
-    found = heads(model, task, **how) if attends else None
+    found = heads(model, task, **how) if model.attending else None
     kept = {"folder": folder / PARTS, "progress": step("layers")}
     grid = depth_grid(model, task, documents=documents, seed=seed, **kept)
     mapped = layer_map(grid, model.layer_kinds if model.kinds else ())

@@ -136,10 +136,11 @@ def _part(
         grid = _measure(settings, names, start, stop)
     except NoEffectiveCorruption:
         return None
-    if place:
-        place.parent.mkdir(parents=True, exist_ok=True)
-        _write(place, grid)
-    return grid
+    if place is None:
+        return grid
+    place.parent.mkdir(parents=True, exist_ok=True)
+    _write(place, grid)
+    return _read(place, settings.split, layers, kinds)  # in the order of a part that was kept
 
 
 def _measure(settings: _Settings, names: Sequence[str], start: int, stop: int) -> Grid:

@@ -315,7 +315,7 @@ def _ablate(
     by_layer: dict[int, list[int]] = {}
     for layer, head in some:
         by_layer.setdefault(layer, []).append(head)
-    edits = {f"blocks.{layer}.mixer.head_out": _to_mean(few) for layer, few in by_layer.items()}
+    edits = {_head_site(model, layer): _to_mean(few) for layer, few in by_layer.items()}
     with ExitStack() as stack:
         if edits:
             stack.enter_context(patch(model, edits))
@@ -324,6 +324,15 @@ def _ablate(
     ends = proportion_interval(int(right.sum()), len(right))
     means = float(right.mean()), *ends, float(found.likelihood.mean())
     return AblationRow(name, draw, some, *means, n=len(right))
+
+
+def _head_site(model: Model, layer: int) -> str:
+    """Return the site of what each head reads; mixers side by side have several with heads."""
+    prefix = f"blocks.{layer}.mixer."
+    for name, site in sites(model).items():
+        if name.startswith(prefix) and name.endswith("head_out") and "head" in site.axes:
+            return name
+    raise InvalidInput(f"model={model.name} has no site of heads in layer {layer}; none is ablated")
 
 
 def _to_mean(few: Sequence[int]) -> Edit:

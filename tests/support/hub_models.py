@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from support.lexicons import SEPARATOR, tokenizer
 
 from mecheval.models.hf.model import HubModel
+from support.lexicons import SEPARATOR, tokenizer
 
 SIZES = {"hidden_size": 32, "intermediate_size": 32, "num_attention_heads": 4}
 

@@ -10,6 +10,7 @@ from torch import Tensor
 from mecheval.models.hf.places import Pass
 from mecheval.models.ops import Reads
 
+SOFTMAX = {"attention", "window_attention"}
 Tokens = Int[Tensor, "batch time"]
 Weights = Float[Tensor, "batch head time source"]
 
@@ -56,8 +57,13 @@ class Attends:
             weights = self._with(first, **given).attentions
         finally:
             self.module.set_attn_implementation(before)
-        attending = [n for n, kind in enumerate(self.layer_kinds) if "attention" in kind]
-        yield from zip(attending, weights, strict=True)
+        yield from zip(self.attending, weights, strict=True)
+
+    @property
+    def attending(self) -> list[int]:
+        """The layers with a mixer that has attention weights."""
+        kinds = [kind.split("|") for kind in self.layer_kinds]
+        return [layer for layer, parts in enumerate(kinds) if SOFTMAX & {*parts}]
 
     def _with(self, run: Pass, **given: Any) -> Any:
         """Run the module in one pass that every block knows of."""
