@@ -86,7 +86,6 @@ from mecheval.tasks.splits import Split as Split
 from mecheval.tasks.task import SPLITS as SPLITS
 from mecheval.tasks.task import Task as Task
 from mecheval.tasks.treecall import Treecall as Treecall
-from mecheval.tasks.words import Words as Words
 from mecheval.training.config import TrainConfig as TrainConfig
 
 __version__: str

@@ -66,6 +66,15 @@ class Examined:
 class ModelCard:
     """What a model does with each list of words, and the folder it is written to.
 
+    Parameters
+    ----------
+    facts
+        The model, the task and the template.
+    parts
+        What each list of words has shown.
+    folder
+        Where the files are.
+
     Examples
     --------
     >>> from mecheval import examine
@@ -183,7 +192,7 @@ def _examine(
     curve = capacity(model, task, pairs, documents=asked, seed=seed, progress=step("capacity"))
     how: dict[str, Any] = {"documents": asked, "seed": seed, "progress": step("heads")}
     found = heads(model, task, **how) if model.attending else None
-    kept = {"folder": folder / PARTS, "progress": step("layers")}
+    kept: dict[str, Any] = {"folder": folder / PARTS, "progress": step("layers")}
     grid = depth_grid(model, task, documents=documents, seed=seed, **kept)
     mapped = layer_map(grid, model.layer_kinds if model.kinds else ())
     return Examined(name, task, curve, grid.verdict(), mapped, found)

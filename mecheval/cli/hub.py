@@ -65,7 +65,7 @@ def intervene_deep(
 
     title = [text, words, f"n={options.documents}"]
     with grid_view.progress(" · ".join(title)) as progress:
-        sizes = {"documents": options.documents, "memory": options.memory * 2**20}
+        sizes: dict[str, Any] = {"documents": options.documents, "memory": options.memory * 2**20}
         grid = depth_grid(model, task, kind=options.kind, folder=keep, progress=progress, **sizes)
     if options.metric not in {*grid.clean, "share"}:
         problem = f"kind={options.kind} leaves documents without an answer"
@@ -106,7 +106,7 @@ def examine_hub(
         model = load_hf(text, **where._asdict())
     folder = out / f"card-{Path(text.removeprefix(HUB)).stem}"
     with grid_view.stages(text) as progress:
-        sizes = {"documents": documents, "out": folder, "progress": progress}
+        sizes: dict[str, Any] = {"documents": documents, "out": folder, "progress": progress}
         found = examine(model, built, words, template, **sizes)
     if as_json:
         print_json(found.to_dict())

@@ -79,6 +79,13 @@ class AblationRow:
 class Heads:
     """Scores of all heads, and what their ablation does.
 
+    Parameters
+    ----------
+    rows
+        The scores of every head.
+    ablations
+        Accuracy with all heads, without the best, and without random others.
+
     Examples
     --------
     >>> from mecheval import LanguageModel, ModelConfig, Recall, heads

@@ -53,6 +53,19 @@ class LayerRow:
 class LayerMap:
     """Shares by layer and role.
 
+    Parameters
+    ----------
+    rows
+        The share of every layer's input at every role.
+    layers
+        Number of layers.
+    roles
+        The roles that were restored.
+    documents
+        Number of documents.
+    kinds
+        What each layer is, if layers differ.
+
     Examples
     --------
     >>> from mecheval import LanguageModel, ModelConfig, Recall, depth_grid, layer_map

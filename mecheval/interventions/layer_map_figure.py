@@ -1,5 +1,7 @@
 """The figure of a layer map: roles by layers, the kind of each layer, and curves below."""
 
+from typing import Any
+
 import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
@@ -52,9 +54,9 @@ def _heat(axes: Axes, found: LayerMap) -> None:
             axes.add_patch(Rectangle(place, 1, 1, facecolor=face, edgecolor="white"))
             if found.layers <= MOST_NUMBERS:
                 ink = "white" if shade > 0.5 else INK
-                look = {"ha": "center", "va": "center", "fontsize": 6.5, "color": ink}
+                look: Any = {"ha": "center", "va": "center", "fontsize": 6.5, "color": ink}
                 text = f"{100 * row.share:.0f}".replace("-0", "0") if known else "–"
-                axes.text(row.layer, y + 0.5, text, **look)  # type: ignore[arg-type]
+                axes.text(row.layer, y + 0.5, text, **look)
 
 
 def _curve(axes: Axes, found: LayerMap, role: str) -> None:
@@ -72,8 +74,8 @@ def _mark_kinds(axes: Axes, found: LayerMap) -> None:
     y = len(found.roles) + 0.12
     for layer, kind in enumerate(found.kinds):
         place = (layer - 0.5, y)
-        look = {"facecolor": colours.get(kind, FAINT), "edgecolor": "white"}
-        axes.add_patch(Rectangle(place, 1, 0.3, **look))  # type: ignore[arg-type]
+        look: Any = {"facecolor": colours.get(kind, FAINT), "edgecolor": "white"}
+        axes.add_patch(Rectangle(place, 1, 0.3, **look))
     handles = [Patch(color=colour, label=kind) for kind, colour in colours.items()]
-    place_of = {"loc": "lower right", "bbox_to_anchor": (1, 1), "ncols": 4, "fontsize": 7}
-    axes.legend(handles=handles, **place_of)  # type: ignore[arg-type]
+    place_of: Any = {"loc": "lower right", "bbox_to_anchor": (1, 1), "ncols": 4, "fontsize": 7}
+    axes.legend(handles=handles, **place_of)

@@ -52,6 +52,13 @@ class CapacityRow:
 class Capacity:
     """A capacity curve: rows by number of pairs, and by distance within each of them.
 
+    Parameters
+    ----------
+    rows
+        Right answers by pairs and distance.
+    name
+        How a figure is called.
+
     Examples
     --------
     >>> from mecheval import LanguageModel, ModelConfig, Recall, capacity
@@ -146,7 +153,8 @@ def capacity(
     for done, (number, asked) in enumerate(tasks.items()):
         docs = asked.documents(seed, split, 0, documents)
         found = behaviour(model, docs)
-        best = chance(asked.inner if isinstance(asked, Words) else asked).best
+        symbols: Any = asked.inner if isinstance(asked, Words) else asked  # words change no chance
+        best = chance(symbols).best
         distance = docs.roles["query"] - docs.roles["value"]
         parts: list[int | None] = [None, *np.unique(distance).tolist()]
         for part in parts:

@@ -1,5 +1,7 @@
 """The figure of a capacity curve."""
 
+from typing import Any
+
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -46,5 +48,5 @@ def _curve(axes: Axes, x: list[int], rows: list[CapacityRow], colour: str, label
     y = [row.accuracy for row in rows]
     below = [row.accuracy - row.low for row in rows]
     above = [row.high - row.accuracy for row in rows]
-    look = {"color": colour, "marker": "o", "markersize": 4, "linewidth": 1.4, "capsize": 2}
-    axes.errorbar(x, y, yerr=[below, above], label=label, elinewidth=0.8, **look)  # type: ignore[arg-type]
+    look: Any = {"color": colour, "marker": "o", "markersize": 4, "linewidth": 1.4, "capsize": 2}
+    axes.errorbar(x, y, yerr=[below, above], label=label, elinewidth=0.8, **look)
