@@ -37,10 +37,12 @@ from mecheval.models.check_model import check_model as check_model
 from mecheval.models.config import ModelConfig as ModelConfig
 from mecheval.models.edits import put as put
 from mecheval.models.external import ExternalModel as ExternalModel
+from mecheval.models.hf.export import to_transformers as to_transformers
 from mecheval.models.hf.lexicon import in_words as in_words
 from mecheval.models.hf.load import load_hf as load_hf
 from mecheval.models.hf.model import HubModel as HubModel
 from mecheval.models.language_model import LanguageModel as LanguageModel
+from mecheval.models.pyvene import to_pyvene as to_pyvene
 from mecheval.models.site import Site as Site
 from mecheval.models.site import patch as patch
 from mecheval.models.site import record as record

@@ -144,7 +144,6 @@ FAMILIES = {
     ),
     "qwen3_next": Family(
         mixers={"linear_attn": "gated_delta_net", **ATTENTION},
-        places={"self_attn": {"query": "input of self_attn.q_norm"}},  # q_proj gives gates, too
     ),
     "kimi_linear": Family(
         mixers={
@@ -176,25 +175,6 @@ FAMILIES = {
 }
 ALIASES = {"gemma3_text": "gemma3"}  # as people say it
 NAMES = tuple(ALIASES.get(name, name) for name in FAMILIES)
-
-# inside a mixer: which site a submodule's output or input is
-INNER = {
-    "query": ("output of q_proj", "output of q"),
-    "key": ("output of k_proj", "output of k", "output of key"),
-    "value": ("output of v_proj", "output of v", "output of value"),
-    "gate_out": ("input of out_proj",),
-    "head_out": (
-        "input of o_proj",
-        "input of out_proj",
-        "input of c_proj",
-        "input of dense",
-        "input of output",
-        "input of linear_out",
-    ),
-}
-# q, k and v in one projection: one after the other, or side by side in each head
-FUSED = {"c_attn": "parts", "query_key_value": "heads", "qkv_proj": "heads"}
-GATED = ("mamba", "mamba2")  # whose output projection reads the gated output of a scan
 
 
 def family_name(text: str) -> str:

@@ -1,4 +1,4 @@
-"""Finds the layers of a model, what each of them is, and the tensors inside its mixers."""
+"""Finds the layers of a model, and what each of them is."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -7,17 +7,10 @@ from typing import Any
 from torch import nn
 
 from mecheval.core.errors import InvalidInput
-from mecheval.models.hf.families import FUSED, GATED, INNER, NAMES, Family
-from mecheval.models.hf.places import Change, Heads, Parts, put_at
+from mecheval.models.hf.families import NAMES, Family
+from mecheval.models.hf.places import put_at
+from mecheval.models.hf.taps import place_taps
 from mecheval.models.site import Site
-
-ABOUT = {
-    "query": "queries, as projected",
-    "key": "keys, as projected",
-    "value": "values, as projected",
-    "gate_out": "the gated output, before the output projection",
-    "head_out": "what each head reads, before the output projection",
-}
 
 
 @dataclass(frozen=True)
@@ -68,17 +61,16 @@ def _is_stack(part: nn.Module) -> bool:
     return isinstance(part, nn.ModuleList) and len(part) > 0
 
 
-def place_inside(layer: Layer) -> Iterator[tuple[str, Site]]:
+def place_inside(layer: Layer, family: str) -> Iterator[tuple[str, Site]]:
     """Create the sites inside the mixers of a block; side by side, each has its name in front."""
     several = len(layer.mixers) > 1
     for path, kind in layer.mixers.items():
-        prefix = f"{kind}." if several else ""
-        for name, site in _place_inside_mixer(layer, path, kind):
-            yield f"{prefix}{name}", site
+        prefix = f"mixer.{kind}" if several else "mixer"
+        yield from place_taps({prefix: layer.module.get_submodule(path)}, family).items()
         if several:
             site = Site("batch time d_model", f"the output of {kind}")
             put_at(layer.module, f"output of {path}", site)
-            yield f"{kind}_out", site
+            yield f"{prefix}_out", site
 
 
 def _find_layer(path: str, layer: nn.Module, family: Family) -> Layer:
@@ -101,34 +93,3 @@ def _kind(mixer: nn.Module, family: Family, path: str) -> str:
     kind = kinds if isinstance(kinds, str) else kinds[type(mixer).__name__]
     windowed = kind == "attention" and getattr(mixer, "sliding_window", None)
     return f"window_{kind}" if windowed else kind
-
-
-def _place_inside_mixer(layer: Layer, path: str, kind: str) -> Iterator[tuple[str, Site]]:
-    mixer: Any = layer.module.get_submodule(path)
-    widths = [getattr(mixer, name, None) for name in ("head_dim", "head_size")]
-    d_head = next((int(width) for width in widths if width), 0) * kind.endswith("attention")
-    fused = next((name for name in FUSED if hasattr(mixer, name)), None)
-    if fused:
-        created = {name: _site(name, d_head) for name in ("query", "key", "value")}
-        changes: list[Change] = [_change(site, d_head) for site in created.values()]
-        by_head = d_head if FUSED[fused] == "heads" else 0
-        put_at(mixer, f"output of {fused}", Parts(changes, by_head))
-        yield from created.items()
-    unused = "head_out" if kind in GATED else "gate_out"
-    for name, places in INNER.items():
-        own = layer.places.get(name)
-        found = [place for place in places if hasattr(mixer, place.partition(" of ")[2])]
-        if name == unused or not (own or found) or (fused and name in ABOUT and name in created):
-            continue
-        site = _site(name, d_head)
-        root, place = (layer.module, own) if own else (mixer, found[0])
-        put_at(root, place, _change(site, d_head))
-        yield name, site
-
-
-def _site(name: str, d_head: int) -> Site:
-    return Site("batch time head d_head" if d_head else "batch time channel", ABOUT[name])
-
-
-def _change(site: Site, d_head: int) -> Change:
-    return Heads(site, d_head) if d_head else site

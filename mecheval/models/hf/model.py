@@ -106,7 +106,7 @@ class HubModel(Attends, ExternalModel):
 
     @property
     def about(self) -> dict[str, Any]:
-        """What `mecheval show model` says of it besides its cost."""
+        """Return what `mecheval show model` says of it besides its cost."""
         return {
             "family": ALIASES.get(self.family, self.family),
             "d_model": int(self.module.config.hidden_size),
@@ -139,7 +139,7 @@ def _check_blocks(model: HubModel) -> None:
     with record(model, names) as entering:
         logits = model(tokens)
     others = model(torch.zeros_like(tokens))
-    close = 1e-3 * (others - logits).abs().max()
+    close = 1e-5 * (others - logits).abs().max()
     if (model(changed) - logits)[:, :-1].abs().max() > close:
         raise InvalidInput(f"{model.name} sees the future: it is not a causal language model")
     for layer, name in enumerate(names):
@@ -158,7 +158,7 @@ def _place_sites(
         prefix = f"blocks.{index}."
         entering = Site(STREAM, "the stream before the block")
         yield f"{prefix}block_in", entering
-        for name, site in _place_in_block(layer, family):
+        for name, site in _place_in_block(layer, family, module.config.model_type):
             yield prefix + name, site
         open_block(layer.module, Boundary(index, entering, current, width, family.carries))
         about = "the stream after the block"
@@ -169,13 +169,13 @@ def _place_sites(
     put_at(module, f"input of {family.head}", Reading(current))
 
 
-def _place_in_block(layer: Layer, family: Family) -> Iterator[tuple[str, Site]]:
+def _place_in_block(layer: Layer, family: Family, name: str) -> Iterator[tuple[str, Site]]:
     """Create the sites of a block's mixer and MLP, where the family has them."""
     block, places = layer.module, layer.places
     if layer.mixers:
+        inside = dict(place_inside(layer, name))  # before the sites at its ends
         yield "mixer_in", _place(block, places["mixer_in"], "the mixer's input")
-        for name, site in place_inside(layer):
-            yield f"mixer.{name}", site
+        yield from inside.items()
         about = "what the mixer adds to the stream"
         if family.sums:
             total = Site(STREAM, about)

@@ -121,35 +121,6 @@ class Reading:
 
 
 @dataclass
-class Heads:
-    """A site whose tensor has an axis of heads, which the submodule's does not have."""
-
-    site: Site
-    d_head: int
-
-    def __call__(self, x: Tensor) -> Tensor:
-        if not self.site.used or x.dim() == len(self.site.axes):
-            return self.site(x)
-        return self.site(x.reshape(*x.shape[:-1], -1, self.d_head)).flatten(start_dim=-2)
-
-
-@dataclass
-class Parts:
-    """Sites of queries, keys and values that one projection computes: in this order, or by head."""
-
-    changes: list[Change]
-    d_head: int = 0  # 0: not by head
-
-    def __call__(self, x: Tensor) -> Tensor:
-        whole = x.reshape(*x.shape[:-1], -1, 3 * self.d_head) if self.d_head else x
-        parts = whole.chunk(3, dim=-1)
-        changed = [change(part) for change, part in zip(self.changes, parts, strict=True)]
-        if all(new is old for new, old in zip(changed, parts, strict=True)):
-            return x
-        return torch.cat(changed, dim=-1).reshape(x.shape)
-
-
-@dataclass
 class Sum:
     """The site of the sum of mixers side by side, each times a factor.
 
