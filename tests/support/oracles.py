@@ -30,6 +30,27 @@ def hops(task, tokens, queries):
     return answers
 
 
+def spans(task, tokens, queries):
+    divider, middle = tokens.index(DIVIDER), FIRST_SYMBOL + task.vocab // 2
+    memory, key = {}, ()
+    for place, token in enumerate(tokens[1:divider], 1):
+        if token < middle:
+            key = (*key, token) if tokens[place - 1] < middle and place > 1 else (token,)
+            value = []
+        else:
+            value.append(token)
+            memory[key] = value
+    found = memory.get(tuple(tokens[divider + 1 : queries[0] + 1]), [])
+    steps = [query - queries[0] for query in queries]
+    return [found[step] if step < len(found) else NO_ANSWER for step in steps]
+
+
+def copy(task, tokens, queries):
+    divider, blank = tokens.index(DIVIDER), FIRST_SYMBOL + task.vocab
+    symbols = [token for token in tokens[1:divider] if token != blank]
+    return [symbols[query - divider - 1] for query in queries]
+
+
 def solve(task, docs, i):
     """The answers to row i by the solver that has the name of the task's class."""
     tokens = docs.tokens[i, : docs.lengths[i]].tolist()

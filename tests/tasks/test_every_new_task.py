@@ -47,7 +47,32 @@ def hops(draw):
     }
 
 
-SETTINGS = {"overwrite": overwrite(), "compose": compose(), "hops": hops()}
+@st.composite
+def spans(draw):
+    half = draw(st.integers(1, 20))
+    sizes = [draw(st.integers(1, min(half, 4))) for _ in range(2)]
+    return {
+        "pairs": draw(st.integers(1, 12)),
+        "key_tokens": sizes[0],
+        "value_tokens": sizes[1],
+        "min_tokens": draw(st.integers(1, min(sizes))),
+        "vocab": 2 * half,
+    }
+
+
+@st.composite
+def copy(draw):
+    limits = {"count": (1, 12), "blanks": (0, 30), "vocab": (2, 20)}
+    return {name: draw(st.integers(*limit)) for name, limit in limits.items()}
+
+
+SETTINGS = {
+    "overwrite": overwrite(),
+    "compose": compose(),
+    "hops": hops(),
+    "spans": spans(),
+    "copy": copy(),
+}
 every_task = pytest.mark.parametrize("name", SETTINGS)
 splits = st.sampled_from(["train", "dev", "test"])
 
