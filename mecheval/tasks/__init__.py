@@ -6,7 +6,7 @@ from mecheval.core.spec import Spec
 tasks = Registry("task")
 tasks.add("recall", "mecheval.tasks.recall:Recall")
 tasks.add("treecall", "mecheval.tasks.treecall:Treecall")
-for name in ("overwrite", "compose", "hops", "spans", "copy"):
+for name in ("overwrite", "compose", "hops", "spans", "copy", "track"):
     tasks.add(name, f"mecheval.tasks.{name}:{name.title().replace('_', '')}")
 
 for name, text, summary in (
@@ -28,6 +28,9 @@ for name, text, summary in (
     ("fuzzy", "spans:pairs=30,vocab=16", "spans of 1 to 3 tokens as in fuzzy recall"),
     ("spans_quick", "spans:pairs=4,key_tokens=2,value_tokens=2,vocab=32", "spans in minutes"),
     ("copy_quick", "copy:count=4,blanks=8,vocab=8", "selective copying in minutes"),
+    ("track_z60", "track:group=Z60", "running sums, which commute"),
+    ("track_s5", "track:group=S5", "running products in S5"),
+    ("track_quick", "track:group=S3,length=16", "running products in minutes"),
     ("overwrite_quick", "overwrite:pairs=4,updates=2,queries=4,vocab=64", "overwrite in minutes"),
 ):
     tasks.add_preset(name, Spec.parse(text), summary)

@@ -1,5 +1,9 @@
 """A plain solver for each task: it reads the tokens of one document and answers every query."""
 
+from itertools import permutations
+
+import numpy as np
+
 from mecheval.tasks.documents import DIVIDER, FIRST_SYMBOL, NO_ANSWER
 
 
@@ -49,6 +53,22 @@ def copy(task, tokens, queries):
     divider, blank = tokens.index(DIVIDER), FIRST_SYMBOL + task.vocab
     symbols = [token for token in tokens[1:divider] if token != blank]
     return [symbols[query - divider - 1] for query in queries]
+
+
+def track(task, tokens, queries):
+    """Multiply permutations as dictionaries, or add."""
+    elements = [token - FIRST_SYMBOL for token in tokens[1:]]
+    if task.group == "Z60":
+        return [FIRST_SYMBOL + sum(elements[:query]) % 60 for query in queries]
+    members = [list(p) for p in permutations(range(int(task.group[1])))]
+    if task.group[0] == "A":
+        members = [p for p in members if round(np.linalg.det(np.eye(len(p))[p])) == 1]
+    answers = {}
+    state = members[0]
+    for step, element in enumerate(elements, 1):
+        state = [members[element][x] for x in state]
+        answers[step] = FIRST_SYMBOL + members.index(state)
+    return [answers[query] for query in queries]
 
 
 def solve(task, docs, i):
