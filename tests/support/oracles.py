@@ -71,6 +71,21 @@ def track(task, tokens, queries):
     return [answers[query] for query in queries]
 
 
+def hopinduction(task, tokens, queries):
+    letters = tokens[2:]
+    answers = []
+    for query in queries:
+        place = query - 2
+        for _ in range(tokens[1] - FIRST_SYMBOL - task.letters + 1):
+            earlier = letters[: max(place, 0)]
+            if place < 0 or letters[place] not in earlier:
+                place = -1
+            else:
+                place -= earlier[::-1].index(letters[place])
+        answers.append(letters[place] if place >= 0 else task.none)
+    return answers
+
+
 def solve(task, docs, i):
     """The answers to row i by the solver that has the name of the task's class."""
     tokens = docs.tokens[i, : docs.lengths[i]].tolist()
