@@ -6,7 +6,7 @@ from mecheval.core.spec import Spec
 tasks = Registry("task")
 tasks.add("recall", "mecheval.tasks.recall:Recall")
 tasks.add("treecall", "mecheval.tasks.treecall:Treecall")
-for name in ("overwrite", "compose", "hops", "spans", "copy", "track", "hop_induction"):
+for name in ("overwrite", "compose", "hops", "spans", "copy", "track", "hop_induction", "ngram"):
     tasks.add(name, f"mecheval.tasks.{name}:{name.title().replace('_', '')}")
 
 for name, text, summary in (
@@ -32,6 +32,8 @@ for name, text, summary in (
     ("track_s5", "track:group=S5", "running products in S5"),
     ("track_quick", "track:group=S3,length=16", "running products in minutes"),
     ("hop_induction_quick", "hop_induction:length=32,hops=2", "induction in hops, in minutes"),
+    ("ngram_3", "ngram:order=3,vocab=2,length=200", "Markov chains of order 3"),
+    ("ngram_quick", "ngram:vocab=3,length=48", "Markov chains in minutes"),
     ("overwrite_quick", "overwrite:pairs=4,updates=2,queries=4,vocab=64", "overwrite in minutes"),
 ):
     tasks.add_preset(name, Spec.parse(text), summary)

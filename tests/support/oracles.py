@@ -86,6 +86,14 @@ def hopinduction(task, tokens, queries):
     return answers
 
 
+def ngram(task, tokens, queries):
+    after = {}
+    for i in range(1, len(tokens) - task.order):
+        after.setdefault(tuple(tokens[i : i + task.order]), []).append(tokens[i + task.order])
+    follows = after.get(tuple(tokens[-task.order :]), [NO_ANSWER])
+    return [max(follows[::-1], key=follows.count)]
+
+
 def solve(task, docs, i):
     """The answers to row i by the solver that has the name of the task's class."""
     tokens = docs.tokens[i, : docs.lengths[i]].tolist()

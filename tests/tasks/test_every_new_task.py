@@ -77,6 +77,12 @@ def hop_induction(draw):
     return {"hops": hops, "letters": letters, "length": draw(st.integers(4 * letters + hops, 60))}
 
 
+@st.composite
+def ngram(draw):
+    order, vocab = draw(st.integers(1, 3)), draw(st.integers(2, 5))
+    return {"order": order, "vocab": vocab, "length": draw(st.integers(8 * vocab, 90))}
+
+
 SETTINGS = {
     "overwrite": overwrite(),
     "compose": compose(),
@@ -85,6 +91,7 @@ SETTINGS = {
     "copy": copy(),
     "track": track(),
     "hop_induction": hop_induction(),
+    "ngram": ngram(),
 }
 every_task = pytest.mark.parametrize("name", SETTINGS)
 splits = st.sampled_from(["train", "dev", "test"])
