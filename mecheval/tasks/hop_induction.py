@@ -102,8 +102,9 @@ class HopInduction:
         order = np.tile(np.arange(self.length, dtype=np.int32), (len(index), 1))
         order[:, 1:] -= order[:, 1:] <= places[:, :1]
         order[:, 0] = places[:, 0]
-        letters = np.take_along_axis(tokens, START + np.maximum(found, 0), axis=1)
-        answers = np.where(found >= 0, letters, self.none).astype(np.int32)
+        ends = np.minimum(found, self.length - 1)
+        letters = np.take_along_axis(tokens, START + ends, axis=1)
+        answers = np.where(found == self.length, self.none, letters).astype(np.int32)
         answers = np.take_along_axis(answers, order, axis=1)
         return lay_out(index, tokens, roles, START + order, answers)
 

@@ -195,7 +195,7 @@ def spans_ref(
     first = divider + len(asked)
     tokens += [DIVIDER, *asked, *answers[:-1]]
     steps = [min(t, len(answers) - 1) for t in range(sizes[1])]
-    value = start + len(asked)
-    roles = {"first_key": start, "key": value - 1, "value": value, "divider": divider}
-    roles |= {"last_value": value + len(answers) - 1, "next_key": value + len(answers)}
+    at = start + len(asked)
+    roles = {"first_key": start, "key": at - 1, "value": at, "divider": divider}
+    roles |= {"last_value": at + len(answers) - 1, "next_key": at + len(answers)}
     return PlainDocument(tokens, roles, [first + t for t in steps], [answers[t] for t in steps])

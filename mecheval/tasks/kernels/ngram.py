@@ -15,6 +15,7 @@ def draw_ngram(key, index, symbols, order, least, max_attempts, tokens, answers,
     length, contexts = tokens.shape[1] - 1, symbols**order
     cuts = np.empty((contexts, symbols - 1), np.uint32)
     visited, counts = np.empty(contexts, np.bool_), np.empty(symbols, np.int64)
+    seen = np.empty(length, np.int64)
     most = length + min(length, contexts) * (symbols - 1)
     words = np.empty(-(-most // CHUNK) * CHUNK, np.uint32)
     for row in range(len(index)):
@@ -29,18 +30,24 @@ def draw_ngram(key, index, symbols, order, least, max_attempts, tokens, answers,
                     symbol = below(words[at], symbols)
                 else:
                     if not visited[context]:  # spacings of uniform words are a uniform Dirichlet
-                        cuts[context] = np.sort(words[at : at + symbols - 1])
+                        for j in range(symbols - 1):
+                            place, word = j, words[at + j]
+                            while place and cuts[context, place - 1] > word:
+                                cuts[context, place] = cuts[context, place - 1]
+                                place -= 1
+                            cuts[context, place] = word
                         visited[context] = True
                         at += symbols - 1
                     symbol = 0
-                    for cut in cuts[context]:
-                        symbol += cut <= words[at]
+                    for j in range(symbols - 1):
+                        symbol += cuts[context, j] <= words[at]
                 at += 1
                 tokens[row, 1 + i] = FIRST_SYMBOL + symbol
+                seen[i] = context
                 context = (context * symbols + symbol) % contexts
             counts[:] = 0
             for i in range(order, length):
-                if _same_context(tokens[row], i, length, order):
+                if seen[i] == context:
                     counts[tokens[row, 1 + i] - FIRST_SYMBOL] += 1
             answer, total, best = np.argmax(counts), counts.sum(), counts.max()
             if total >= least and (counts == best).sum() == 1:
@@ -50,15 +57,6 @@ def draw_ngram(key, index, symbols, order, least, max_attempts, tokens, answers,
         tokens[row, 0] = BOS
         answers[row] = FIRST_SYMBOL + answer
         for i in range(order, length):
-            if tokens[row, 1 + i] == answers[row] and _same_context(tokens[row], i, length, order):
+            if seen[i] == context and tokens[row, 1 + i] == answers[row]:
                 values[row] = 1 + i
     return -1
-
-
-@njit(cache=True)
-def _same_context(tokens, i, length, order):
-    """Return True if the symbols before i are those before the end."""
-    same = True
-    for back in range(order):
-        same &= tokens[i - back] == tokens[length - back]
-    return same

@@ -4,7 +4,7 @@ import numpy as np
 from numba import njit
 
 from mecheval.tasks.documents import BOS, DIVIDER, FIRST_SYMBOL, PAD
-from mecheval.tasks.kernels.stream import below, deal, fill_all
+from mecheval.tasks.kernels.stream import below, deal, fill_all, gather
 from mecheval.tasks.philox import CHUNK
 
 
@@ -12,7 +12,7 @@ from mecheval.tasks.philox import CHUNK
 def draw_spans(key, index, symbols, pairs, shortest, sizes, tokens, places, queries, answers):
     """Fill tokens, queries, answers, and the places of key, value and what follows them."""
     words = np.empty(-(-(pairs * (2 + sizes[0] + sizes[1]) + 1) // CHUNK) * CHUNK, np.uint32)
-    pack = np.empty(symbols, np.int32)
+    pack = np.arange(symbols)
     lengths = np.empty((pairs, 2), np.int64)
     spans = np.empty((pairs, 2, max(sizes)), np.int32)
     starts = np.empty((pairs, 2), np.int64)
@@ -26,6 +26,7 @@ def draw_spans(key, index, symbols, pairs, shortest, sizes, tokens, places, quer
                 at = deal(pack, words, at + 1, lengths[i, side])
                 for t in range(lengths[i, side]):
                     spans[i, side, t] = FIRST_SYMBOL + side * symbols + pack[t]
+                gather(pack, words, at - lengths[i, side], lengths[i, side])
             for other in range(i):
                 if _same_key(spans, lengths, i, other):  # a key that is read again
                     lengths[i, 1] = lengths[other, 1]
@@ -56,7 +57,7 @@ def draw_spans(key, index, symbols, pairs, shortest, sizes, tokens, places, quer
 
 @njit(cache=True)
 def _same_key(spans, lengths, i, other):
-    same = lengths[i, 0] == lengths[other, 0]
-    for t in range(lengths[i, 0] if same else 0):
+    same = lengths[i, 0] == lengths[other, 0] and spans[i, 0, 0] == spans[other, 0, 0]
+    for t in range(1, lengths[i, 0] if same else 0):
         same &= spans[i, 0, t] == spans[other, 0, t]
     return same
