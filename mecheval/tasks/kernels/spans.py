@@ -28,6 +28,9 @@ def draw_spans(key, index, symbols, pairs, shortest, sizes, tokens, places, quer
                     spans[i, side, t] = FIRST_SYMBOL + side * symbols + pack[t]
                 gather(pack, words, at - lengths[i, side], lengths[i, side])
             for other in range(i):
+                # the first tokens are compared here, since the call costs ten times as much
+                if spans[i, 0, 0] != spans[other, 0, 0]:
+                    continue
                 if _same_key(spans, lengths, i, other):  # a key that is read again
                     lengths[i, 1] = lengths[other, 1]
                     for t in range(lengths[i, 1]):
@@ -57,7 +60,7 @@ def draw_spans(key, index, symbols, pairs, shortest, sizes, tokens, places, quer
 
 @njit(cache=True)
 def _same_key(spans, lengths, i, other):
-    same = lengths[i, 0] == lengths[other, 0] and spans[i, 0, 0] == spans[other, 0, 0]
-    for t in range(1, lengths[i, 0] if same else 0):
+    same = lengths[i, 0] == lengths[other, 0]
+    for t in range(lengths[i, 0] if same else 0):
         same &= spans[i, 0, t] == spans[other, 0, t]
     return same
