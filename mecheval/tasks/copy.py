@@ -24,7 +24,7 @@ from mecheval.tasks.documents import (
     Documents,
     lay_out,
 )
-from mecheval.tasks.lookup import symbols_before_divider
+from mecheval.tasks.lookup import one_first, symbols_before_divider
 from mecheval.tasks.philox import key_of
 from mecheval.tasks.reference import Choices, PlainDocument
 from mecheval.tasks.splits import Split
@@ -90,10 +90,7 @@ class Copy:
         draw_copy(
             np.uint64(key_of(self.key, seed, split)), index, *self._shape, tokens, places, ranks
         )
-        # the rank that is looked at comes first, then the others in order
-        order = np.tile(np.arange(self.count, dtype=np.int32), (len(index), 1))
-        order[:, 1:] -= order[:, 1:] <= ranks[:, None]
-        order[:, 0] = ranks
+        order = one_first(ranks, self.count)
         divider = np.full(len(index), 1 + self.count + self.blanks, np.int32)
         queries = divider[:, None] + 1 + order
         rows = np.arange(len(index))

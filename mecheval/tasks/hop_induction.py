@@ -18,6 +18,7 @@ from mecheval.core.errors import InvalidInput
 from mecheval.core.options import Field, settle
 from mecheval.tasks.corruption import Role, Seed, corrupt
 from mecheval.tasks.documents import BOS, FIRST_SYMBOL, SPECIALS, Documents, lay_out
+from mecheval.tasks.lookup import one_first
 from mecheval.tasks.philox import key_of
 from mecheval.tasks.reference import Choices, PlainDocument
 from mecheval.tasks.splits import Split
@@ -98,10 +99,7 @@ class HopInduction:
         roles = {"bos": np.zeros_like(query), "count": np.ones_like(query), "query": query}
         roles |= {"key": key, "hop": key + 1, "last_key": last_key, "value": last_key + 1}
         roles["next_key"] = np.maximum(key, last_key + 1) + 1
-        # the query that is looked at comes first, then the others in order
-        order = np.tile(np.arange(self.length, dtype=np.int32), (len(index), 1))
-        order[:, 1:] -= order[:, 1:] <= places[:, :1]
-        order[:, 0] = places[:, 0]
+        order = one_first(places[:, 0], self.length)
         ends = np.minimum(found, self.length - 1)
         letters = np.take_along_axis(tokens, START + ends, axis=1)
         answers = np.where(found == self.length, self.none, letters).astype(np.int32)

@@ -22,10 +22,10 @@ from mecheval.tasks.documents import (
     DIVIDER,
     FIRST_SYMBOL,
     NO_ANSWER,
-    SPECIALS,
     Documents,
     lay_out,
     roles_of,
+    word_of_class,
 )
 from mecheval.tasks.lookup import last_match, symbols_before_divider
 from mecheval.tasks.philox import key_of
@@ -166,10 +166,7 @@ class Spans:
         return answers
 
     def word(self, token: int) -> str:
-        number = token - FIRST_SYMBOL
-        if number < 0:
-            return SPECIALS[token]
-        return f"k{number}" if number < self.vocab // 2 else f"v{number - self.vocab // 2}"
+        return word_of_class(token, "kv", self.vocab // 2)
 
 
 def spans_ref(
