@@ -67,6 +67,8 @@ from mecheval.sweeps.recipe import get_scale as get_scale
 from mecheval.sweeps.recipe import recipe as recipe
 from mecheval.sweeps.sweep import sweep as sweep
 from mecheval.tasks.check import check_task as check_task
+from mecheval.tasks.compose import Compose as Compose
+from mecheval.tasks.copy import Copy as Copy
 from mecheval.tasks.corruption import Kind as Kind
 from mecheval.tasks.corruption import Role as Role
 from mecheval.tasks.corruption import corrupt as corrupt
@@ -82,11 +84,17 @@ from mecheval.tasks.documents import Corrupted as Corrupted
 from mecheval.tasks.documents import Documents as Documents
 from mecheval.tasks.documents import roles_of as roles_of
 from mecheval.tasks.grammar import Grammar as Grammar
+from mecheval.tasks.hop_induction import HopInduction as HopInduction
+from mecheval.tasks.hops import Hops as Hops
+from mecheval.tasks.ngram import Ngram as Ngram
+from mecheval.tasks.overwrite import Overwrite as Overwrite
 from mecheval.tasks.recall import Recall as Recall
 from mecheval.tasks.sample import sample as sample
+from mecheval.tasks.spans import Spans as Spans
 from mecheval.tasks.splits import Split as Split
 from mecheval.tasks.task import SPLITS as SPLITS
 from mecheval.tasks.task import Task as Task
+from mecheval.tasks.track import Track as Track
 from mecheval.tasks.treecall import Treecall as Treecall
 from mecheval.training.config import TrainConfig as TrainConfig
 

@@ -22,10 +22,10 @@ from mecheval.tasks.documents import (
     DIVIDER,
     FIRST_SYMBOL,
     NO_ANSWER,
-    SPECIALS,
     Documents,
     lay_out,
     roles_of,
+    word_of_class,
 )
 from mecheval.tasks.lookup import last_match, symbols_before_divider
 from mecheval.tasks.philox import key_of
@@ -158,8 +158,7 @@ class Compose:
         return answers
 
     def word(self, token: int) -> str:
-        number, third = token - FIRST_SYMBOL, self.vocab // 3
-        return SPECIALS[token] if number < 0 else f"{'abv'[number // third]}{number % third}"
+        return word_of_class(token, "abv", self.vocab // 3)
 
 
 def compose_ref(rng: Choices, third: int, grid: int, queries: int) -> PlainDocument:

@@ -24,6 +24,12 @@ ROLES = ("bos", "key", "value", "next_key", "divider", "query")
 NO_ANSWER = -1
 
 
+def word_of_class(token: int, letters: str, size: int) -> str:
+    """Return a special token's name, else the letter of its class and its number there."""
+    number = token - FIRST_SYMBOL
+    return SPECIALS[token] if number < 0 else f"{letters[number // size]}{number % size}"
+
+
 def roles_of(
     key: Int32[ndarray, " n"], value: Int32[ndarray, " n"], query: Int32[ndarray, " n"]
 ) -> dict[str, Int32[ndarray, " n"]]:

@@ -7,6 +7,14 @@ from numpy import ndarray
 from mecheval.tasks.documents import NO_ANSWER, Documents
 
 
+def one_first(first: Int32[ndarray, " n"], count: int) -> Int32[ndarray, "n count"]:
+    """Return in each row 0 … count−1 in order, but one of them before all others."""
+    order = np.tile(np.arange(count, dtype=np.int32), (len(first), 1))
+    order[:, 1:] -= order[:, 1:] <= first[:, None]
+    order[:, :1] = first[:, None]
+    return order
+
+
 def last_match(marked: Bool[ndarray, "n time"]) -> tuple[ndarray, ndarray]:
     """Return the last marked position of each row, and the rows that have one."""
     last = marked.shape[1] - 1 - np.argmax(marked[:, ::-1], axis=1)

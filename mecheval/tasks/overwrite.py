@@ -21,10 +21,10 @@ from mecheval.tasks.documents import (
     BOS,
     DIVIDER,
     FIRST_SYMBOL,
-    SPECIALS,
     Documents,
     lay_out,
     roles_of,
+    word_of_class,
 )
 from mecheval.tasks.lookup import beside, symbols_before_divider
 from mecheval.tasks.philox import key_of
@@ -135,10 +135,7 @@ class Overwrite:
         return beside(docs, self.partners(docs, "key"))
 
     def word(self, token: int) -> str:
-        number = token - FIRST_SYMBOL
-        if number < 0:
-            return SPECIALS[token]
-        return f"k{number}" if number < self.vocab // 2 else f"v{number - self.vocab // 2}"
+        return word_of_class(token, "kv", self.vocab // 2)
 
 
 def overwrite_ref(

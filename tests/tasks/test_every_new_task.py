@@ -47,7 +47,52 @@ def hops(draw):
     }
 
 
-SETTINGS = {"overwrite": overwrite(), "compose": compose(), "hops": hops()}
+@st.composite
+def spans(draw):
+    half = draw(st.integers(1, 20))
+    sizes = [draw(st.integers(1, min(half, 4))) for _ in range(2)]
+    return {
+        "pairs": draw(st.integers(1, 12)),
+        "key_tokens": sizes[0],
+        "value_tokens": sizes[1],
+        "min_tokens": draw(st.integers(1, min(sizes))),
+        "vocab": 2 * half,
+    }
+
+
+@st.composite
+def copy(draw):
+    limits = {"count": (1, 12), "blanks": (0, 30), "vocab": (2, 20)}
+    return {name: draw(st.integers(*limit)) for name, limit in limits.items()}
+
+
+@st.composite
+def track(draw):
+    return {"group": draw(st.sampled_from(["Z60", "A5", "S3"])), "length": draw(st.integers(2, 40))}
+
+
+@st.composite
+def hop_induction(draw):
+    hops, letters = draw(st.integers(1, 6)), draw(st.integers(2, 9))
+    return {"hops": hops, "letters": letters, "length": draw(st.integers(4 * letters + hops, 60))}
+
+
+@st.composite
+def ngram(draw):
+    order, vocab = draw(st.integers(1, 3)), draw(st.integers(2, 5))
+    return {"order": order, "vocab": vocab, "length": draw(st.integers(8 * vocab, 90))}
+
+
+SETTINGS = {
+    "overwrite": overwrite(),
+    "compose": compose(),
+    "hops": hops(),
+    "spans": spans(),
+    "copy": copy(),
+    "track": track(),
+    "hop_induction": hop_induction(),
+    "ngram": ngram(),
+}
 every_task = pytest.mark.parametrize("name", SETTINGS)
 splits = st.sampled_from(["train", "dev", "test"])
 

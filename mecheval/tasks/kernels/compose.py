@@ -4,7 +4,7 @@ import numpy as np
 from numba import njit
 
 from mecheval.tasks.documents import BOS, DIVIDER, FIRST_SYMBOL
-from mecheval.tasks.kernels.stream import deal, fill_all
+from mecheval.tasks.kernels.stream import deal, fill_all, gather
 from mecheval.tasks.philox import CHUNK
 
 
@@ -13,8 +13,8 @@ def draw_compose(key, index, third, grid, queries, tokens, asked):
     """Fill tokens and the place of each query's triple."""
     cells = grid * grid
     words = np.empty(-(-(2 * grid + 2 * cells + queries) // CHUNK) * CHUNK, np.uint32)
-    firsts, seconds, values = np.empty((3, third), np.int32)
-    order, chosen = np.empty((2, cells), np.int32)
+    firsts, seconds, values = np.arange(third), np.arange(third), np.arange(third)
+    order, chosen = np.arange(cells), np.arange(cells)
     for row in range(len(index)):
         fill_all(words, key, index[row], 0)
         at = deal(firsts, words, 0, grid)
@@ -35,3 +35,8 @@ def draw_compose(key, index, third, grid, queries, tokens, asked):
             asked[row, j] = chosen[j]
             tokens[row, end + 1 + 2 * j] = tokens[row, place]
             tokens[row, end + 2 + 2 * j] = tokens[row, place + 1]
+        gather(chosen, words, at, queries)
+        gather(order, words, 2 * grid + cells, cells)
+        gather(values, words, 2 * grid, cells)
+        gather(seconds, words, grid, grid)
+        gather(firsts, words, 0, grid)

@@ -4,7 +4,7 @@ import numpy as np
 from numba import njit
 
 from mecheval.tasks.documents import BOS, DIVIDER, FIRST_SYMBOL, PAD
-from mecheval.tasks.kernels.stream import below, deal, fill_all
+from mecheval.tasks.kernels.stream import below, deal, fill_all, gather
 from mecheval.tasks.philox import CHUNK
 
 
@@ -16,7 +16,7 @@ def draw_hops(key, index, symbols, nodes, cuts, hops, places, tokens, queries, a
     """
     most = nodes + len(cuts)
     words = np.empty(-(-(1 + 2 * most + 2 * queries.shape[1]) // CHUNK) * CHUNK, np.uint32)
-    names, order = np.empty(symbols, np.int32), np.empty(most, np.int32)
+    names, order = np.arange(symbols), np.arange(most)
     place_of = np.empty(most, np.int32)
     for row in range(len(index)):
         fill_all(words, key, index[row], 0)
@@ -28,8 +28,9 @@ def draw_hops(key, index, symbols, nodes, cuts, hops, places, tokens, queries, a
         tokens[row, 0] = BOS
         for i in range(n):
             place_of[order[i]] = 1 + 2 * i
+            after = order[i] + 1 if order[i] + 1 < n else 0
             tokens[row, 1 + 2 * i] = FIRST_SYMBOL + names[order[i]]
-            tokens[row, 2 + 2 * i] = FIRST_SYMBOL + names[(order[i] + 1) % n]
+            tokens[row, 2 + 2 * i] = FIRST_SYMBOL + names[after]
         end = 1 + 2 * n
         tokens[row, end] = DIVIDER
         for j in range(queries.shape[1]):
@@ -42,3 +43,5 @@ def draw_hops(key, index, symbols, nodes, cuts, hops, places, tokens, queries, a
             if j == 0:
                 places[row, 0], places[row, 1] = place_of[start], place_of[(start + count) % n]
         tokens[row, queries[row, -1] + 1 :] = PAD
+        gather(order[:n], words, 1 + n, n)
+        gather(names, words, 1, n)

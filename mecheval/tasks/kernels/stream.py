@@ -63,11 +63,17 @@ def fill_all(words, key, index, attempt):
 
 @njit(cache=True)
 def deal(pack, words, at, count):
-    """Shuffle the first `count` of 0 … n−1 to the front of a pack, as `reference.Pack` draws them;
-    return the place of the next word."""
-    for i in range(len(pack)):
-        pack[i] = i
+    """Shuffle `count` of a pack 0 … n−1 to its front, as `reference.Pack` draws them; return the
+    place of the next word. `gather` makes the pack whole again, with the same words."""
     for i in range(count):
         j = i + below(words[at + i], len(pack) - i)
         pack[i], pack[j] = pack[j], pack[i]
     return at + count
+
+
+@njit(cache=True)
+def gather(pack, words, at, count):
+    """Undo `deal`, so that no document depends on the last."""
+    for i in range(count - 1, -1, -1):
+        j = i + below(words[at + i], len(pack) - i)
+        pack[i], pack[j] = pack[j], pack[i]
