@@ -126,7 +126,7 @@ def write(template: Template, kinds: str, shots: int) -> Script:
     first = len(kinds) - len(kinds.lstrip(SPECIAL))
     pairs = list(_PAIRS.finditer(kinds, first, divider))
     if "".join(pair[0] for pair in pairs) != kinds[first:divider]:
-        raise InvalidInput("template=bare needs pairs of keys and values; use template=plain")
+        raise InvalidInput("the template needs pairs, each a key and its value; use template=plain")
     for pair in pairs:
         _write_pair(script, template.parts, list(range(*pair.span(1))), list(range(*pair.span(2))))
     script.pieces.append(template.divider)

@@ -36,6 +36,7 @@ from mecheval.tasks.rendering import (
 )
 from mecheval.tasks.splits import Split
 from mecheval.tasks.task import Task
+from mecheval.tasks.variables import variables_of
 
 SHOWN = {"\n": "⏎", " ": "␣", "": "␣"}
 
@@ -87,6 +88,10 @@ class Words:
     shots: int = 0
 
     corrupts_any_kind = True  # kinds of third parties change symbols, too
+
+    @property
+    def variables(self) -> tuple[Role, ...]:
+        return variables_of(self.inner)
 
     @cached_property
     def key(self) -> str:

@@ -7,6 +7,7 @@ import pytest
 from support.lexicons import Small, Symbols, tokenizer
 
 from mecheval.core.errors import InvalidInput
+from mecheval.tasks import tasks
 from mecheval.tasks.check import check_task
 from mecheval.tasks.documents import NO_ANSWER
 from mecheval.tasks.recall import Recall
@@ -127,6 +128,21 @@ def test_a_task_without_pairs_is_written_as_words_in_a_row():
         assert task.text(docs, row).replace("?", "").split() == words
 
 
+@pytest.mark.parametrize("name", ["overwrite", "compose", "hops", "copy"])
+def test_other_tasks_have_their_own_roles_and_variables_in_words(name):
+    inner = tasks.build(name)
+    task = word_task(inner, Small(), "random", "plain")
+    docs = task.documents(0, "test", 0, 10)
+    assert {*docs.symbols.roles} < {*docs.roles}
+    for role in {*docs.symbols.roles} - {"bos", "divider", "next_key", "query"}:
+        for row, symbol in enumerate(docs.symbols.at(role).tolist()):
+            assert task.word(int(docs.at(role)[row])) == task.words[symbol - 3], role
+    for variable in task.variables:
+        twins = task.corrupt(docs, variable)
+        symbols = inner.corrupt(docs.symbols, variable)
+        assert twins.usable.tolist() == symbols.usable.tolist()
+
+
 def test_in_symbols_that_are_words_a_task_is_itself():
     inner = Recall(pairs=3, vocab=16, passes=2)
     numbers = tuple(range(3, 19))
@@ -188,8 +204,11 @@ def test_a_document_that_is_read_as_other_tokens_is_refused():
             "words=nouns: the tokenizer has 120 of them as single tokens; the task needs 500, "
             "a word for each of its symbols",
         ),
-        ({"inner": Treecall()}, "template=bare needs pairs of keys and values; use template=plain"),
-        ({"inner": Recall(pairs=4, query="value")}, "needs pairs of keys and values"),
+        (
+            {"inner": Treecall()},
+            "the template needs pairs, each a key and its value; use template=plain",
+        ),
+        ({"inner": Recall(pairs=4, query="value")}, "the template needs pairs"),
     ],
 )
 def test_what_cannot_be_asked_is_refused_in_one_line(options, line):
