@@ -1,5 +1,7 @@
 """The figure of induction heads: their scores, and what their ablation does."""
 
+from typing import TYPE_CHECKING
+
 import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
@@ -7,10 +9,12 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from mecheval.core.plots import FAINT, INK, Picture, styled
-from mecheval.interventions.heads import AblationRow, Heads
+
+if TYPE_CHECKING:
+    from mecheval.interventions.heads import AblationRow, Heads
 
 
-def heads_figure(found: Heads) -> Figure:
+def heads_figure(found: "Heads") -> Figure:
     """Draw layers by heads with both scores, and the accuracies without heads."""
     with styled():
         figure = Picture(figsize=(10.5, 3.4), layout="constrained", facecolor="white")
@@ -21,7 +25,7 @@ def heads_figure(found: Heads) -> Figure:
         return figure
 
 
-def _scores(axes: Axes, found: Heads, name: str, title: str) -> None:
+def _scores(axes: Axes, found: "Heads", name: str, title: str) -> None:
     layers = sorted({row.layer for row in found.rows})
     heads = 1 + max(row.head for row in found.rows)
     table = np.full((heads, len(layers)), np.nan)
@@ -39,7 +43,7 @@ def _scores(axes: Axes, found: Heads, name: str, title: str) -> None:
     axes.figure.colorbar(picture, ax=axes, shrink=0.7)
 
 
-def _bars(axes: Axes, rows: tuple[AblationRow, ...]) -> None:
+def _bars(axes: Axes, rows: "tuple[AblationRow, ...]") -> None:
     labels, shown = [], []
     for row in rows:
         many = f"{len(row.heads)} heads"

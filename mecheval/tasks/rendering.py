@@ -1,4 +1,4 @@
-"""From the symbols of a document to text: a template, and where each symbol stands among tokens.
+"""Writes the symbols of a document as text, and finds the token of each symbol.
 
 A layout is found by writing a document of one kind with the same word in every place and asking the
 tokenizer: the word's token marks the slots, all other tokens are the skeleton. So no rule about
