@@ -1,5 +1,6 @@
 """A causal language model of `transformers` with sites, trained elsewhere or here."""
 
+import importlib.util
 from collections.abc import Iterator
 from typing import Any
 
@@ -58,6 +59,9 @@ class HubModel(Attends, ExternalModel):
         config = module.config
         self.family, self._name, self.tokenizer = config.model_type, name, tokenizer
         family = FAMILIES.get(self.family) or guess_family(module)
+        if (package := family.replaced_by) and importlib.util.find_spec(package):
+            problem = f"the package {package} replaces the classes of {self.family}"
+            raise InvalidInput(f"{problem}, whose tensors are not known then; uninstall it")
         for setting, value in family.settings.items():
             setattr(config, setting, value)
         module.set_experts_implementation("eager")  # the grouped product has no float64
