@@ -24,11 +24,11 @@ _PAIRS = re.compile(f"({KEY}+)({VALUE}+)")
 
 @runtime_checkable
 class Lexicon(Protocol):
-    """What a task asks of a tokenizer."""
+    """A tokenizer, as far as a task needs it."""
 
     @property
     def name(self) -> str:
-        """What tells it from another tokenizer."""
+        """A text that tells it from another tokenizer."""
         ...
 
     @property
@@ -53,7 +53,7 @@ class Lexicon(Protocol):
 
 @dataclass(frozen=True)
 class Template:
-    """How a pair and a query are written; without `{key}` and `{value}` words follow each other.
+    """A way to write a pair and a query; without `{key}` and `{value}` words follow each other.
 
     The query is the text of a pair up to its value, which is the answer.
     """

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from mecheval.models.external import _add_site
+from mecheval.models.external import add_site
 from mecheval.models.hf.taps import kind_of, place_taps
 
 VOCABULARY = 24
@@ -178,7 +178,7 @@ class Tapped(nn.Module):
         self.mixers = mixers_of(self.model)
         self.kinds = {name: kind_of(mixer).name for name, mixer in self.mixers.items()}
         for name, site in place_taps(self.mixers, family).items():
-            _add_site(self, name, site)
+            add_site(self, name, site)
 
     def forward(self, tokens: torch.Tensor, **options: Any) -> torch.Tensor:
         return self.model(tokens, use_cache=False, **options).logits
