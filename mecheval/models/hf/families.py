@@ -14,7 +14,7 @@ Kinds = str | Mapping[str, str]  # the kind of a mixer, or a kind for each class
 
 @dataclass(frozen=True)
 class Family:
-    """Where a family has its tensors.
+    """The paths at which a family has its tensors.
 
     `embed`, `layers`, `norm` and `head` are paths in the model; all others are paths in a layer.
     `mixers` maps those that a layer may have to their kind. `places` says for a mixer where a
@@ -22,6 +22,7 @@ class Family:
     that stand side by side, each with the layer's attribute by which its output is multiplied.
     `carries` is the position of a second stream among the arguments of a layer. `settings` are
     fields of the configuration that must have these values, or a tensor would not pass its site.
+    `replaced_by` is a package that, where it is installed, replaces the family's classes.
     """
 
     layers: str = "model.layers"
@@ -34,6 +35,7 @@ class Family:
     sums: Mapping[str, str] = field(default_factory=dict)
     carries: int | None = None
     settings: Mapping[str, object] = field(default_factory=dict)
+    replaced_by: str = ""
     notes: tuple[str, ...] = ()
 
 
@@ -94,6 +96,7 @@ FAMILIES = {
         mixers={"mlstm_layer": "mlstm"},
         mlps=("ffn",),
         settings={"max_inference_chunksize": 2**31},
+        replaced_by="xlstm",
     ),
     "recurrent_gemma": Family(
         norm="model.final_norm",
@@ -175,11 +178,6 @@ FAMILIES = {
 }
 ALIASES = {"gemma3_text": "gemma3"}  # as people say it
 NAMES = tuple(ALIASES.get(name, name) for name in FAMILIES)
-
-
-def family_name(text: str) -> str:
-    """Return the model type of a family's name; the name itself if it is not in the table."""
-    return next((name for name, alias in ALIASES.items() if alias == text), text)
 
 
 def unknown_family(text: str) -> str:

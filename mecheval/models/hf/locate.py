@@ -18,7 +18,7 @@ from mecheval.core.spec import HUB
 from mecheval.models.hf.options import INSTALL
 
 PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")
-WANTED = ["*.json", "*.safetensors", "*.model", "*.txt", "*.jinja"]  # no pickle is downloaded
+WANTED = ["*.json", "*.safetensors", "*.model", "*.txt", "*.jinja"]  # nothing pickled is downloaded
 CAUSAL = ("ForCausalLM", "LMHeadModel")
 INDEX, ONE_FILE = "model.safetensors.index.json", "model.safetensors"
 _NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
@@ -124,7 +124,7 @@ def _check_weights(folder: Path) -> None:
     elif not (folder / ONE_FILE).is_file():
         pickled = sorted(path.name for pattern in PICKLES for path in folder.glob(pattern))
         if pickled:
-            reason = "which is a pickle and can run code when it is read"
+            reason = "which is pickled and can run code when it is read"
             hint = "save the model again with save_pretrained, which writes safetensors"
             raise InvalidInput(f"{folder} has its weights in {pickled[0]}, {reason}; {hint}")
         raise InvalidInput(f"{folder} has no weights; it must have {ONE_FILE} or {INDEX}")

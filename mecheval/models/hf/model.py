@@ -1,5 +1,6 @@
 """A causal language model of `transformers` with sites, trained elsewhere or here."""
 
+import importlib.util
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,6 +10,7 @@ from torch import Tensor, nn
 
 from mecheval.core.errors import InvalidInput
 from mecheval.models.external import ExternalModel, add_site, check_passes, tied_names
+from mecheval.models.hf.attention import Attends
 from mecheval.models.hf.families import ALIASES, FAMILIES, Family
 from mecheval.models.hf.layout import Layer, find_layers, guess_family, place_inside
 from mecheval.models.hf.places import Boundary, Pass, Reading, Sum, open_block, put_at
@@ -21,7 +23,7 @@ STREAM = "batch time d_model"
 UNLIMITED = 2**20  # tokens, where the family has no longest input
 
 
-class HubModel(ExternalModel):
+class HubModel(Attends, ExternalModel):
     """A model of `transformers` as ours are: tokens to logits, with sites.
 
     `load_hf` returns one. The module is not copied: its classes are changed so that its tensors
@@ -57,6 +59,9 @@ class HubModel(ExternalModel):
         config = module.config
         self.family, self._name, self.tokenizer = config.model_type, name, tokenizer
         family = FAMILIES.get(self.family) or guess_family(module)
+        if (package := family.replaced_by) and importlib.util.find_spec(package):
+            problem = f"the package {package} replaces the classes of {self.family}"
+            raise InvalidInput(f"{problem}, whose tensors are not known then; uninstall it")
         for setting, value in family.settings.items():
             setattr(config, setting, value)
         module.set_experts_implementation("eager")  # the grouped product has no float64
@@ -105,7 +110,7 @@ class HubModel(ExternalModel):
 
     @property
     def about(self) -> dict[str, Any]:
-        """What `mecheval show model` says of it besides its cost."""
+        """Return what `mecheval show model` says of it besides its cost."""
         return {
             "family": ALIASES.get(self.family, self.family),
             "d_model": int(self.module.config.hidden_size),
@@ -138,7 +143,7 @@ def _check_blocks(model: HubModel) -> None:
     with record(model, names) as entering:
         logits = model(tokens)
     others = model(torch.zeros_like(tokens))
-    close = 1e-3 * (others - logits).abs().max()
+    close = 1e-5 * (others - logits).abs().max()
     if (model(changed) - logits)[:, :-1].abs().max() > close:
         raise InvalidInput(f"{model.name} sees the future: it is not a causal language model")
     for layer, name in enumerate(names):

@@ -115,6 +115,18 @@ def test_a_resumed_pass_gives_what_a_whole_pass_gives_with_a_patch_in_it(family)
 
 @torch.no_grad()
 @every_family
+def test_a_resumed_pass_leaves_out_the_blocks_before(family):
+    model, (clean, _) = build(family), documents()
+    first, last = (f"blocks.{layer}.block_in" for layer in (0, model.depth - 1))
+    with record(model, [last]) as seen:
+        model(clean)
+    with record(model, [first, last]) as again:
+        model.resume(model.depth - 1, seen[last])
+    assert list(again) == [last]
+
+
+@torch.no_grad()
+@every_family
 def test_logits_are_computed_where_they_are_read(family):
     model, (clean, _) = build(family), documents()
     at = torch.tensor([[0, 5], [3, 1], [2, 6]])
@@ -185,18 +197,21 @@ def test_the_page_has_every_family_with_its_kinds_and_notes():
 
 
 @torch.no_grad()
-def test_the_sum_of_parallel_mixers_is_what_the_block_adds():
+def test_the_sum_of_parallel_mixers_is_what_the_block_adds(monkeypatch):
     model, (clean, _) = build("falcon_h1"), documents()
     layer = model.module.model.layers[0]
-    layer.ssm_out_multiplier, layer.attn_out_multiplier = 0.5, 2.0
-    names = ["mixer_out", "mixer.mamba2_out", "mixer.attention_out"]
-    with record(model, [f"blocks.0.{name}" for name in names]) as seen:
+    monkeypatch.setattr(layer, "ssm_out_multiplier", 0.5)
+    monkeypatch.setattr(layer, "attn_out_multiplier", 2.0)
+    names = ["block_in", "mixer_out", "mixer.mamba2_out", "mixer.attention_out"]
+    names = [f"blocks.0.{name}" for name in names]
+    with record(model, names) as seen:
         model(clean)
-    total, scan, attention = (
-        seen.values() if [*seen] == names else (seen[f"blocks.0.{name}"] for name in names)
-    )
+    stream, total, scan, attention = (seen[name] for name in names)
     assert worst(total, 0.5 * scan + 2.0 * attention) <= EXACT
-    layer.ssm_out_multiplier = layer.attn_out_multiplier = 1.0
+    after = "blocks.0.block_out"
+    with patch(model, {names[1]: put(-stream)}), record(model, [after]) as seen:
+        model(clean)
+    assert seen[after].abs().max() <= EXACT, "nothing is left of the stream"
 
 
 @torch.no_grad()

@@ -2,6 +2,7 @@
 
 import json
 import socket
+from dataclasses import replace
 
 import pytest
 import torch
@@ -10,6 +11,7 @@ from mecheval.core.errors import InvalidInput
 from mecheval.models.build import build_model
 from mecheval.models.config import ModelConfig
 from mecheval.models.hf import locate
+from mecheval.models.hf.families import FAMILIES
 from mecheval.models.hf.load import load_hf
 from mecheval.models.hf.model import HubModel
 
@@ -118,7 +120,7 @@ def code_in_tokenizer(folder):
 
 
 REFUSED = [
-    (only_pickle, "has its weights in pytorch_model.bin, which is a pickle and can run code"),
+    (only_pickle, "has its weights in pytorch_model.bin, which is pickled and can run code"),
     (no_weights, "has no weights; it must have model.safetensors"),
     (no_config, "has no config.json; give the folder that save_pretrained has written"),
     (broken_config, "config.json cannot be read"),
@@ -207,6 +209,13 @@ def test_a_model_that_sees_the_future_is_refused():
     config = BertConfig(vocab_size=VOCAB, intermediate_size=16, **sizes)
     with pytest.raises(InvalidInput, match="it is not a causal language model"):
         HubModel(BertLMHeadModel(config).eval())
+
+
+def test_a_block_that_is_bypassed_is_refused(monkeypatch):
+    family = replace(FAMILIES["zamba2"], carries=None)  # as if nobody knew of its second stream
+    monkeypatch.setitem(FAMILIES, "zamba2", family)
+    with pytest.raises(InvalidInput, match=r"block_in' of hf-config:zamba2 is bypassed"):
+        small("zamba2")
 
 
 def test_a_tokenizer_is_loaded_with_its_model(folder):

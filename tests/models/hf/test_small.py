@@ -1,15 +1,20 @@
 """A small model of a family is named, sized, trained and resumed as any architecture is."""
 
+from dataclasses import replace
+
 import pytest
 import torch
+from support.card_runs import made
 from support.fault_injection import Reaper, Stopped, result, small
 
+from mecheval.cards.subject import Subject
 from mecheval.core.errors import InvalidInput
 from mecheval.core.spec import Spec
 from mecheval.interventions.verdict import supports_verdict
 from mecheval.models.build import build_model
 from mecheval.models.config import ModelConfig, layers_for
 from mecheval.models.cost import describe_model
+from mecheval.models.hf.families import FAMILIES
 from mecheval.runs.experiment import Settings
 from mecheval.runs.run import run
 
@@ -114,3 +119,21 @@ def test_weights_tied_or_not_are_saved_and_loaded(family, tmp_path):
     tokens = torch.arange(6).view(1, 6)
     fresh = build_model(experiment.model, experiment.task.vocab_size, experiment.seed)
     assert not torch.equal(finished.load_model()(tokens), fresh(tokens))
+
+
+@pytest.mark.slow
+def test_a_card_is_made_of_a_family(tmp_path):
+    card, started = made("hf-config:llama", tmp_path)
+    assert card.facts
+    assert started
+
+
+def test_a_card_chooses_the_sizes_itself():
+    with pytest.raises(InvalidInput, match=r"gives layers, which a card chooses; leave hidden"):
+        Subject.of("hf-config:llama,layers=4")
+
+
+def test_classes_that_another_package_replaces_are_refused(monkeypatch):
+    monkeypatch.setitem(FAMILIES, "llama", replace(FAMILIES["llama"], replaced_by="numpy"))
+    with pytest.raises(InvalidInput, match="the package numpy replaces the classes of llama"):
+        build_model(ModelConfig("hf-config:llama", d_model=8), 12)
