@@ -70,7 +70,7 @@ def intervene(
     verdict = result.verdict.to_dict() if result.verdict else None
     record = None
     if document is not None:
-        (record,) = sample(task, 1, seed, "test", document, options.corrupt, options.kind)
+        (record,) = sample(task, 1, seed, "test", document, result.grid.corrupted, kind)
     if as_json:
         answer: dict[str, Any] = {"document": record.to_dict()} if record else {"verdict": verdict}
         if result.reason:
@@ -78,7 +78,7 @@ def intervene(
         print_json({"run": str(run), "rows": [_without_nan(row) for row in rows], **answer})
         return
     console = tables.console()
-    console.print(tables.title(*names, f"{corrupt} corrupted by {kind}"))
+    console.print(tables.title(*names, f"{result.grid.corrupted} corrupted by {kind}"))
     if record:
         console.print(legend(record.roles), "", sep="\n")
         console.print(grid_view.heat_map(record, rows, metric, console.width))
