@@ -121,7 +121,7 @@ def _intervene(
     verdict = result.verdict.to_dict() if result.verdict else None
     record = None
     if document is not None:
-        (record,) = sample(task, 1, seed, "test", document, options.corrupt, options.kind)
+        (record,) = sample(task, 1, seed, "test", document, result.grid.corrupted, kind)
     if as_json:
         answer: dict[str, Any] = {"document": record.to_dict()} if record else {"verdict": verdict}
         if result.reason:
@@ -129,7 +129,8 @@ def _intervene(
         print_json({"run": run, "rows": [without_nan(row) for row in rows], **answer})
         return
     console = tables.console()
-    console.print(tables.title(*names, f"{options.corrupt} corrupted by {options.kind}"))
+    corruption = f"{result.grid.corrupted} corrupted by {options.kind}"
+    console.print(tables.title(*names, corruption))
     if record:
         console.print(legend(record.roles), "", sep="\n")
         console.print(grid_view.heat_map(record, rows, metric, console.width))
