@@ -109,13 +109,13 @@ def _intervene(
     from mecheval.terminal import grid_view, tables
     from mecheval.terminal.documents import legend
 
-    metric, document = options.metric, options.document
+    metric, document, kind = options.metric, options.document, options.kind
     with grid_view.progress(" · ".join(names)) as progress:
         result = evaluate_grid(model, task, options, seed=seed, progress=progress)
     if result.grid is None:
         raise InvalidInput(result.reason or "")
     if metric not in {*result.grid.clean, "share"}:
-        problem = f"kind={options.kind} leaves documents without an answer"
+        problem = f"kind={kind} leaves documents without an answer"
         raise InvalidInput(f"metric={metric} needs an answer of each corrupted document; {problem}")
     rows = [row.to_dict() for row in result.grid.rows(steps)]
     verdict = result.verdict.to_dict() if result.verdict else None
@@ -129,7 +129,7 @@ def _intervene(
         print_json({"run": run, "rows": [without_nan(row) for row in rows], **answer})
         return
     console = tables.console()
-    corruption = f"{result.grid.corrupted} corrupted by {options.kind}"
+    corruption = f"{result.grid.corrupted} corrupted by {kind}"
     console.print(tables.title(*names, corruption))
     if record:
         console.print(legend(record.roles), "", sep="\n")
