@@ -99,7 +99,10 @@ LIGHT = ("architecture", "options", "config", "patterns", "registries", "short_c
 COMPUTE = {
     "training": ("adamw", "train"),
     "metrics": ("behaviour", "readout"),
-    "interventions": ("reach", "interchange", "trace", "token_mixing", "states", "grid_eval"),
+    "interventions": (
+        *("reach", "interchange", "trace", "token_mixing", "states", "grid_eval"),
+        *("depth", "heads"),
+    ),
     "runs": ("fit", "run", "session"),
 }
 WITH_TORCH = [f"mecheval.{room}.{name}" for room, names in COMPUTE.items() for name in names]

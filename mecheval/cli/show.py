@@ -193,13 +193,14 @@ def sample(
     seed: Seed = 0,
     split: Annotated[str, typer.Option(help="train, dev or test")] = "test",
     start: Annotated[int, _integer("number of the first document")] = 0,
-    role: Annotated[str, typer.Option(help="role to corrupt: key, value or query")] = "key",
+    role: Annotated[str | None, typer.Option(help="variable to corrupt: key, …")] = None,
     kind: Annotated[str, typer.Option(help="corruption: resample, swap or yours")] = "resample",
     plugin: Plugins = None,
     as_json: Json = False,
 ) -> None:
     """Print documents of a task with their roles, their corrupted twins and their trees."""
     from mecheval.tasks.sample import sample as draw
+    from mecheval.tasks.variables import variables_of
     from mecheval.terminal import documents
     from mecheval.terminal import tables as terminal
 
@@ -208,12 +209,13 @@ def sample(
     built, options = _validate(task, draw, options)
     with drawing():
         records = draw(built, **options)
+    role = role or variables_of(built)[0]
     if as_json:
         print_json([record.to_dict() for record in records])
         return
     console = terminal.console()
     console.print(terminal.title(task, split, f"seed {seed}", f"{role} corrupted by {kind}"))
-    console.print(documents.legend(), "", sep="\n")
+    console.print(documents.legend(records[0].roles), "", sep="\n")
     for record in records:
         console.print(f"document {record.index} ", end="")
         console.print(documents.document(record, console.width), "")

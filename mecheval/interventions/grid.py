@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 from mecheval.core.options import Field, validate
 from mecheval.metrics.measurement import Measurement, Values
 from mecheval.tasks.corruption import Kind, Role, check_kind
+from mecheval.tasks.variables import VARIABLES
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -121,6 +122,12 @@ def layers_of(sites: Iterable[str]) -> int:
     return 1 + max((layer for site in sites if (layer := layer_of(site)) is not None), default=-1)
 
 
+def _check_corrupt(corrupt: Role) -> str | None:
+    if corrupt in ("bos", "divider", "next_key"):
+        return f"corrupt={corrupt} must be one of {', '.join(VARIABLES)}, or a task's own variable"
+    return None
+
+
 def _check_metric(metric: Metric, kind: Kind) -> str | None:
     if metric == "counterfactual" and kind == "resample":
         return f"metric=counterfactual needs kind=swap, which has another right answer; kind={kind}"
@@ -159,6 +166,7 @@ class GridOptions:
 
     constraints: ClassVar[tuple[Callable[..., str | None], ...]] = (
         check_kind,
+        _check_corrupt,
         _check_metric,
         _check_condition,
         _check_role,

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 from mecheval.interventions.grid import Grid, GridName, GridOptions, layers_of
 from mecheval.interventions.interchange import (
-    ROLES,
     NoEffectiveCorruption,
     interchange,
     stream_sites,
@@ -16,9 +15,10 @@ from mecheval.interventions.verdict import Verdict, supports_verdict, verdict, v
 from mecheval.metrics.measurement import Measurement
 from mecheval.models.build import Model
 from mecheval.models.site import sites
-from mecheval.tasks.corruption import corrupt_by_kind
+from mecheval.tasks.corruption import Role, corrupt_by_kind
 from mecheval.tasks.splits import Split
 from mecheval.tasks.task import Task
+from mecheval.tasks.variables import variables_of
 
 NEARBY = 10  # documents before and after one that cannot be measured, searched for others
 
@@ -58,7 +58,7 @@ def evaluate_grid(
             task,
             names,
             _roles(task, options, seed, split),
-            corrupt=options.corrupt,
+            corrupt=_corrupted(task, options),
             kind=options.kind,
             conditions=[options.condition],
             documents=documents,
@@ -108,16 +108,24 @@ def _roles(task: Task, options: GridOptions, seed: int, split: Split) -> Sequenc
     docs = task.documents(seed, split, first, first + 1)
     if options.document is not None:
         return every_position(docs)
-    return options.role or [role for role in ROLES if role in docs.roles]
+    return options.role or [role for role in docs.roles if role != "bos"]
+
+
+def _corrupted(task: Task, options: GridOptions) -> Role:
+    """Return the variable to corrupt: the first one of a task that has no key."""
+    variables = variables_of(task)
+    without_key = options.corrupt == "key" and "key" not in variables
+    return variables[0] if without_key else options.corrupt
 
 
 def _name_others(task: Task, options: GridOptions, seed: int, split: Split) -> str:
     """Refuse a document that keeps its answer, and name nearby documents that lose theirs."""
     assert options.document is not None
+    corrupted = _corrupted(task, options)
     first = max(0, options.document - NEARBY)
     docs = task.documents(seed, split, first, first + 2 * NEARBY)
-    usable = docs.index[corrupt_by_kind(task, docs, options.corrupt, seed, options.kind).usable]
-    keeps = f"document={options.document} keeps its answer when its {options.corrupt} is corrupted"
+    usable = docs.index[corrupt_by_kind(task, docs, corrupted, seed, options.kind).usable]
+    keeps = f"document={options.document} keeps its answer when its {corrupted} is corrupted"
     if not len(usable):
         return f"{keeps}; so do those around it"
     return f"{keeps}; choose one of {', '.join(map(str, usable))}"

@@ -172,11 +172,11 @@ class Run(CheckedFolder):
         By default the sites are those that a verdict needs and the roles those of the task.
         """
         from mecheval.interventions.grid_eval import grid_sites
-        from mecheval.interventions.interchange import ROLES, interchange
+        from mecheval.interventions.interchange import interchange
 
         model, task, seed = self.load_model(), self.experiment.task, self.experiment.seed
         if roles is None:
-            roles = [role for role in ROLES if role in task.documents(seed, split, 0, 1).roles]
+            roles = [r for r in task.documents(seed, split, 0, 1).roles if r != "bos"]
         return interchange(
             model,
             task,

@@ -76,7 +76,7 @@ def _percent(level: float) -> str:
 
 
 def _before_query(docs: Documents) -> Bool[ndarray, "n time"]:
-    return np.arange(docs.tokens.shape[1]) < docs.queries.min(axis=1)[:, None]
+    return np.arange(docs.tokens.shape[1]) < docs.roles["query"][:, None]
 
 
 def _share_of_values(docs: Documents, marked: Bool[ndarray, "n time"]) -> ndarray:

@@ -1,7 +1,8 @@
 """Corrupt one token of each document and recompute the answers.
 
     resample    take another symbol of the same class, if possible one that the document lacks
-    swap        exchange two tokens of a kind (for the query: ask another); the answer changes
+    swap        exchange two tokens of a kind (for a role with `query` in its name: ask another);
+                the answer changes
 
 The choice depends on (task, kind, role, seed, document) alone, so that every cell of a grid of
 interventions sees the same corruption. Other kinds are registered by name: by
@@ -10,7 +11,7 @@ interventions sees the same corruption. Other kinds are registered by name: by
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Annotated, Any, Literal, Protocol, runtime_checkable
+from typing import Annotated, Any, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Bool, Int, Int32
@@ -22,9 +23,10 @@ from mecheval.core.registry import Registry
 from mecheval.tasks.check_twins import check_twins
 from mecheval.tasks.documents import NO_ANSWER, Corrupted, Documents
 from mecheval.tasks.philox import below, key_of
+from mecheval.tasks.variables import Role as Role
+from mecheval.tasks.variables import check_role
 
 Kind = str  # the name of a registered corruption
-Role = Literal["key", "value", "query"]
 Seed = Annotated[int, Field(ge=0, le=2**32 - 1)]
 Corruption = Callable[[Any, Documents, Role, int], Corrupted]
 BUILT_IN = ("resample", "swap")
@@ -114,7 +116,7 @@ def corrupt(
     docs
         Any of its documents.
     role
-        The role whose token is changed: `key`, `value` or `query`.
+        The role whose token is changed: `key`, `value`, `query` or another variable of the task.
     seed
         Draws another corruption for another seed.
     kind
@@ -133,6 +135,7 @@ def corrupt(
     >>> int(twins.usable.sum()), bool((twins.documents.at("key") == docs.at("key")).any())
     (100, False)
     """
+    check_role(task, role)
     validate(corrupt, {"role": role, "seed": seed, "kind": kind}, given=("task", "docs"))
     if problem := check_kind(kind):
         raise InvalidInput(problem)
@@ -149,8 +152,12 @@ def corrupt(
 def corrupt_by_kind(
     task: _Corrupts, docs: Documents, role: Role, seed: int, kind: Kind
 ) -> Corrupted:
-    """Corrupt documents of any task: its own `corrupt` knows the built-in kinds."""
-    if kind in BUILT_IN:
+    """Corrupt documents of any task: its own `corrupt` knows the built-in kinds.
+
+    A task in words passes every kind on to the task of its symbols.
+    """
+    check_role(task, role)
+    if kind in BUILT_IN or getattr(task, "corrupts_any_kind", False):
         return task.corrupt(docs, role, seed, kind)
     return corrupt(task, docs, role, seed, kind)
 
@@ -199,26 +206,41 @@ def replace_tokens(task: Any, docs: Documents, tokens: Int32[ndarray, "n time"])
 def resample(task: Corruptible, docs: Documents, role: Role, seed: int) -> Corrupted:
     """Take another symbol of the same class, if possible one that the document lacks."""
     key = key_of(task.key, "corrupt", "resample", role, seed)
-    original, tokens = docs.at(role), docs.tokens.copy()
+    original = docs.at(role)
     fresh = _resample(docs, original, task.symbols(role), key)
-    tokens[np.arange(len(docs)), docs.roles[role]] = fresh
-    return replace_tokens(task, docs, tokens)
+    same = changes_with(task, docs, role)
+    return replace_tokens(task, docs, np.where(same, fresh[:, None], docs.tokens))
 
 
 @corruptions.register("swap")
 def swap(task: Corruptible, docs: Documents, role: Role, seed: int) -> Corrupted:
     """Exchange two tokens of a class (for the query: ask another); the answer changes."""
     key = key_of(task.key, "corrupt", "swap", role, seed)
-    position, original, tokens = docs.roles[role], docs.at(role), docs.tokens.copy()
-    different = docs.tokens != original[:, None]
+    position, original, tokens = docs.roles[role], docs.at(role), docs.tokens
+    different = tokens != original[:, None]
     partner = _choose(task.partners(docs, role) & different, docs.index, key)
-    swapped = np.flatnonzero(partner >= 0)
-    tokens[swapped, position[swapped]] = docs.tokens[swapped, partner[swapped]]
-    if role != "query":
-        tokens[swapped, partner[swapped]] = original[swapped]
-    twins = replace_tokens(task, docs, tokens)
+    found = (partner >= 0)[:, None]
+    other = np.take_along_axis(tokens, np.maximum(partner, 0)[:, None], axis=1)
+    twins = np.where(found & changes_with(task, docs, role), other, tokens)
+    if "query" not in role:
+        there = changes_with(task, docs, role, np.where(partner >= 0, partner, position))
+        twins = np.where(found & there, original[:, None], twins)
+    corrupted = replace_tokens(task, docs, twins)
     # the twin must have an answer of its own
-    return replace(twins, usable=twins.usable & (twins.documents.answer != NO_ANSWER))
+    return replace(corrupted, usable=corrupted.usable & (corrupted.documents.answer != NO_ANSWER))
+
+
+def changes_with(
+    task: Any, docs: Documents, role: Role, position: Int[ndarray, " n"] | None = None
+) -> Bool[ndarray, "n time"]:
+    """Mark the position (by default the role's) and, if the task reads a token more than once,
+    the equal tokens that its `alike` marks."""
+    position = docs.roles[role] if position is None else position
+    itself = np.arange(docs.tokens.shape[1]) == position[:, None]
+    if not hasattr(task, "alike"):
+        return itself
+    there = np.take_along_axis(docs.tokens, position[:, None].astype(np.int64), axis=1)
+    return itself | (task.alike(docs, role) & (docs.tokens == there))
 
 
 def _resample(

@@ -11,6 +11,7 @@ from mecheval.tasks.corruption import Seed
 from mecheval.tasks.documents import Documents
 from mecheval.tasks.splits import Split
 from mecheval.tasks.task import Task
+from mecheval.tasks.variables import variables_of
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -20,7 +21,11 @@ TRAIN, EVALUATION = 100_032, 1_024  # §4.1, and the documents the authors drew 
 
 @dataclass(frozen=True)
 class SplitStats:
-    """One split; counts are numbers of documents, distances and lengths are in tokens."""
+    """One split; counts are numbers of documents, distances and lengths are in tokens.
+
+    A task without a key and a value has its first variable instead of the key, and distances from
+    there to the query.
+    """
 
     split: Split
     documents: int
@@ -129,7 +134,9 @@ def _split_stats(
     seed: int,
     known: set[bytes],
 ) -> SplitStats:
-    distance = np.abs(docs.roles["value"] - docs.roles["key"])
+    variable, *_ = variables_of(task)
+    far = docs.roles["value" if {"key", "value"} <= docs.roles.keys() else "query"]
+    distance = np.abs(far - docs.roles[variable])
     return SplitStats(
         split=split,
         documents=len(docs),
@@ -139,5 +146,5 @@ def _split_stats(
         mean_distance=float(distance.mean()),
         longest_distance=int(distance.max()),
         seen_in_training=sum(text in known for text in texts(docs)),
-        answer_survived_key_corruption=int((~task.corrupt(docs, "key", seed).usable).sum()),
+        answer_survived_key_corruption=int((~task.corrupt(docs, variable, seed).usable).sum()),
     )

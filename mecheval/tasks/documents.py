@@ -24,6 +24,12 @@ ROLES = ("bos", "key", "value", "next_key", "divider", "query")
 NO_ANSWER = -1
 
 
+def word_of_class(token: int, letters: str, size: int) -> str:
+    """Return a special token's name, else the letter of its class and its number there."""
+    number = token - FIRST_SYMBOL
+    return SPECIALS[token] if number < 0 else f"{letters[number // size]}{number % size}"
+
+
 def roles_of(
     key: Int32[ndarray, " n"], value: Int32[ndarray, " n"], query: Int32[ndarray, " n"]
 ) -> dict[str, Int32[ndarray, " n"]]:
@@ -198,6 +204,20 @@ class Documents:
         table = np.full(inside.shape, fill, flat.dtype)
         table[inside] = flat
         return table
+
+
+def lay_out(
+    index: Int64[ndarray, " n"],
+    tokens: Int32[ndarray, "n time"],
+    roles: Mapping[str, Int32[ndarray, " n"]],
+    queries: Int32[ndarray, "n queries"],
+    answers: Int32[ndarray, "n queries"],
+) -> Documents:
+    """Return the documents in the rows of a table, each up to its last query."""
+    lengths = queries.max(axis=1, initial=0) + 1
+    inside = np.arange(tokens.shape[1]) < lengths[:, None]
+    flat = tokens.ravel() if inside.all() else tokens[inside]
+    return Documents(index, flat, lengths, roles, queries, answers)
 
 
 @dataclass(frozen=True)

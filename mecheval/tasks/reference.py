@@ -3,8 +3,10 @@
 With a `philox.Stream` as `rng` the documents are the kernels' own, choice for choice.
 """
 
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Protocol, runtime_checkable
 
 from mecheval.tasks.documents import BOS, DIVIDER, FIRST_SYMBOL
@@ -34,8 +36,27 @@ class Document:
     parents: list[int] | None = None
 
 
+@dataclass(frozen=True)
+class PlainDocument:
+    """One document as lists, of a task with roles of its own."""
+
+    tokens: list[int]
+    roles: dict[str, int]
+    queries: list[int]
+    answers: list[int]
+
+
 def recall_ref(
-    rng: Choices, symbols: int, min_pairs: int, pairs: int, queries: int, reverse: bool, asks: Asks
+    rng: Choices,
+    symbols: int,
+    min_pairs: int,
+    pairs: int,
+    queries: int,
+    reverse: bool,
+    passes: int,
+    gaps: Sequence[int],
+    filler: int,
+    asks: Asks,
 ) -> Document | None:
     """Draw BOS k₁ v₁ … kₙ vₙ DIVIDER q₁ …; None if too few pairs may be asked about."""
     n = min_pairs + rng.below(pairs - min_pairs + 1)
@@ -46,17 +67,31 @@ def recall_ref(
         return None
     pack = Pack(len(eligible))
     asked = [eligible[pack.draw(rng)] for _ in range(queries)]
+    slots = sorted(_draw_by_weight(rng, gaps, queries)) if gaps else []
 
-    tokens = [BOS]
+    reading = []
     for k, v in drawn:
-        tokens += [FIRST_SYMBOL + k, FIRST_SYMBOL + symbols + v]
-    tokens.append(DIVIDER)
+        reading += [FIRST_SYMBOL + k, FIRST_SYMBOL + symbols + v]
+    tokens = [BOS, *passes * reading, DIVIDER]
     key_at, value_at = (2, 1) if reverse else (1, 2)
+    first = len(tokens)
+    positions = [first + 2 * slot for slot in slots] or list(range(first, first + queries))
+    questions = {place: tokens[2 * i + key_at] for place, i in zip(positions, asked, strict=True)}
+    for place in range(first, positions[-1] + 1):
+        fill = place not in questions
+        tokens.append(FIRST_SYMBOL + 2 * symbols + rng.below(filler) if fill else questions[place])
+    last = 2 * (asked[0] + (passes - 1) * n)  # of the last reading
     answers = [tokens[2 * i + value_at] for i in asked]
-    first_query = len(tokens)
-    tokens += [tokens[2 * i + key_at] for i in asked]
-    positions = list(range(first_query, len(tokens)))
-    return Document(tokens, 2 * asked[0] + key_at, 2 * asked[0] + value_at, positions, answers)
+    return Document(tokens, last + key_at, last + value_at, positions, answers)
+
+
+def _draw_by_weight(rng: Choices, weights: Sequence[int], count: int) -> list[int]:
+    """Draw some places without replacement, each time by the weights of those that are left."""
+    left = list(weights)
+    for _ in range(count):
+        place = bisect_right(list(accumulate(left)), rng.below(sum(left)))
+        left[place] = 0
+    return [place for place, weight in enumerate(left) if not weight]
 
 
 class Pack:

@@ -10,6 +10,7 @@ from mecheval.tasks.corruption import Kind, Role, Seed, check_kind, corrupt_by_k
 from mecheval.tasks.documents import NO_ANSWER, Documents
 from mecheval.tasks.splits import Split
 from mecheval.tasks.task import Task
+from mecheval.tasks.variables import check_role, variables_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -90,7 +91,7 @@ def sample(
     seed: Seed = 0,
     split: Split = "test",
     start: Annotated[int, Field(ge=0, lt=2**62)] = 0,
-    role: Role = "key",
+    role: Role | None = None,
     kind: Kind = "resample",
 ) -> Sample:
     """Return n documents from number `start`, each with its corrupted twin.
@@ -108,7 +109,7 @@ def sample(
     start
         Number of the first document.
     role
-        Role that is corrupted.
+        Role that is corrupted, by default the task's first variable: mostly the key.
     kind
         A registered corruption.
 
@@ -126,6 +127,8 @@ def sample(
     """
     if problem := check_kind(kind):  # before documents are drawn, which takes longer
         raise InvalidInput(problem)
+    role = role or variables_of(task)[0]
+    check_role(task, role)
     docs = task.documents(seed, split, start, start + n)
     corrupted = corrupt_by_kind(task, docs, role, seed, kind)
     twins = []

@@ -1,6 +1,6 @@
 """Draw documents and their trees in a terminal, with a letter and a colour for each role."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from rich.console import Group
 from rich.padding import Padding
@@ -16,9 +16,18 @@ SAME = "·"  # stands for a token that the corruption left unchanged
 INDENT = 12  # columns before the first token
 
 
-def legend() -> Text:
+def legend(roles: Iterable[str] = tuple(LETTERS)) -> Text:
     """Return the letter and the colour of each role."""
-    return Text("  ").join(Text(f"{LETTERS[role]} {role}", COLOURS[role]) for role in LETTERS)
+    return Text("  ").join(Text(f"{letter(role)} {role}", colour(role)) for role in roles)
+
+
+def letter(role: str) -> str:
+    """Return a capital for a role that every task has, the initials of any other."""
+    return LETTERS.get(role) or "".join(word[0] for word in role.split("_"))
+
+
+def colour(role: str) -> str:
+    return COLOURS.get(role, "cyan")
 
 
 def document(record: Record, width: int) -> Group:
@@ -39,13 +48,15 @@ def lettered(record: Record) -> list[str]:
     """Return for each token the letters of its roles."""
     letters = [""] * len(record.tokens)
     for role, position in record.roles.items():
-        letters[position] += LETTERS[role]
+        letters[position] += letter(role)
     return letters
 
 
 def coloured(record: Record) -> dict[int, str]:
     """Return the style of each token that has a role."""
-    return {position: COLOURS[role] for role, position in record.roles.items()}
+    common = {position: role for role, position in record.roles.items() if role in COLOURS}
+    own = {position: role for role, position in record.roles.items()}
+    return {position: colour(role) for position, role in {**own, **common}.items()}
 
 
 def folds(columns: Sequence[int], width: int) -> Iterator[range]:
@@ -82,9 +93,9 @@ def _tree(record: Record, parents: Sequence[int]) -> Tree:
     roles = {position: role for role, position in record.roles.items() if role in ("key", "value")}
     nodes = {}
     for i in range(1, record.roles["divider"]):
-        colour = COLOURS.get(roles.get(i, ""), "")
-        letter = LETTERS.get(roles.get(i, ""), "")
-        label = Text.assemble((record.tokens[i], colour), (f" {i} ", "dim"), (letter, colour))
+        style = COLOURS.get(roles.get(i, ""), "")
+        mark = LETTERS.get(roles.get(i, ""), "")
+        label = Text.assemble((record.tokens[i], style), (f" {i} ", "dim"), (mark, style))
         nodes[i] = Tree(label)
     for i, node in nodes.items():
         if parents[i] >= 0:

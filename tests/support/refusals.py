@@ -9,7 +9,7 @@ SMALL = ["run", "recall:pairs=2,vocab=8", "attention"]
 
 
 def fields() -> list[tuple[str, str]]:
-    """List every option of both tasks with invalid values: (task, option=value)."""
+    """List every option of every task with invalid values: (task, option=value)."""
     counts = {
         "recall": ["pairs", "min_pairs", "vocab", "queries"],
         "treecall": ["terminals", "nonterminals", "max_depth", "max_rhs", "max_rules", "max_len"],
@@ -25,8 +25,26 @@ def fields() -> list[tuple[str, str]]:
     odd = ["max_rhs=1", "max_len=5", "max_len=32768", "head=up", "head=true"]
     odd += ["grammar_seed=-1", "grammar_seed=0.5", "grammar_seed=4294967296"]
     odd += ["terminal_weight=0", "terminal_weight=inf", "terminal_weight=10000000.0"]
-    return rows + [("treecall", option) for option in odd]
+    rows += [("treecall", option) for option in odd]
+    rows += [("recall", f"{n}={v}") for n in ("passes", "slots", "filler") for v in INVALID]
+    rows += [("recall", f"gaps={value}") for value in ("0", "-1.0", "17.0", "nan", "flat")]
+    for task, names in OWN_OPTIONS.items():
+        rows += [(task, f"{name}={value}") for name in names for value in INVALID]
+    rows += [("copy", f"blanks={value}") for value in ("-1", "1.5", "many", "true")]
+    return rows + [("track", f"group={value}") for value in ("S4", "a5", "60", "true")]
 
+
+INVALID = ("0", "1.5", "-3", "many", "true", "99999999999")
+OWN_OPTIONS = {
+    "overwrite": ["pairs", "updates", "queries", "vocab"],
+    "compose": ["grid", "queries", "vocab"],
+    "hops": ["nodes", "min_nodes", "hops", "queries", "vocab"],
+    "spans": ["pairs", "key_tokens", "value_tokens", "min_tokens", "vocab"],
+    "copy": ["count", "vocab"],
+    "track": ["length"],
+    "hop_induction": ["length", "letters", "hops"],
+    "ngram": ["order", "vocab", "length"],
+}
 
 # settings whose fields are valid one by one, and the fields that the error must name
 TOGETHER: list[tuple[str, list[str]]] = [
@@ -35,6 +53,25 @@ TOGETHER: list[tuple[str, list[str]]] = [
     ("recall:pairs=8,queries=9", ["queries=9", "8"]),
     ("recall:pairs=1,vocab=2000,held_out=0.001", ["held_out=0.001", "test"]),
     ("recall:pairs=4,vocab=2000,held_out=0.999", ["held_out=0.999", "train"]),
+    ("recall:queries=3,slots=2", ["slots=2", "queries=3"]),
+    ("recall:gaps=0.5", ["gaps=0.5", "slots"]),
+    ("recall:filler=4", ["filler=4", "slots"]),
+    ("overwrite:pairs=9,vocab=16", ["pairs=9", "8", "vocab=16"]),
+    ("overwrite:updates=9", ["updates=9", "pairs=8"]),
+    ("overwrite:pairs=4,updates=2", ["queries=8", "pairs=4"]),
+    ("compose:vocab=8192", ["vocab=8192", "divisible by 3"]),
+    ("compose:grid=4,vocab=45", ["grid=4", "16", "vocab=45"]),
+    ("compose:queries=5", ["queries=5", "4", "grid=2"]),
+    ("hops:nodes=129", ["nodes=129", "vocab=128"]),
+    ("hops:min_nodes=76", ["min_nodes=76", "nodes=75"]),
+    ("spans:vocab=4", ["key_tokens=3", "vocab=4"]),
+    ("spans:min_tokens=4", ["min_tokens=4", "key_tokens=3"]),
+    ("hop_induction:length=17", ["length=17", "18", "hops=16"]),
+    ("hop_induction:letters=1024,length=4,hops=1", ["length=4", "larger"]),
+    ("ngram:vocab=64,order=3", ["vocab=64", "32768", "order=3"]),
+    ("ngram:length=4,order=3", ["length=4", "6", "order=3"]),
+    ("ngram:vocab=32,order=3,length=6", ["length=6", "larger"]),
+    ("ngram:vocab=181,order=2,length=1024", ["length=1024", "larger"]),
     ("treecall:terminals=65536,nonterminals=4096", ["terminals=65536", "nonterminals=4096"]),
     (
         "treecall:nonterminals=4096,max_rules=64,max_rhs=64",
@@ -78,6 +115,8 @@ ARGUMENTS: list[tuple[list[str], list[str]]] = [
     (["sample", "recall", "--seed", "-1"], ["seed=-1"]),
     (["sample", "recall", "--split", "tset"], ["split=tset", "train, dev, test"]),
     (["sample", "recall", "--role", "bos"], ["role=bos", "key, value, query"]),
+    (["sample", "copy", "--role", "key"], ["role=key", "value"]),
+    (["sample", "track", "--role", "value"], ["role=value", "element, query"]),
     (["sample", "recall", "--kind", "shuffle"], ["kind=shuffle", "resample, swap"]),
     (["sample", "recall", "--colour"], ["--colour"]),
     (["sample"], ["TASK"]),

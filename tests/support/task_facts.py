@@ -27,7 +27,8 @@ def assert_drawn_alike(task, seed: int, split: str, start: int, stop: int) -> No
         length = docs.lengths[i]
         assert docs.tokens[i, :length].tolist() == plain.tokens
         assert (docs.tokens[i, length:] == 0).all()
-        assert (docs.roles["key"][i], docs.roles["value"][i]) == (plain.key, plain.value)
+        roles = getattr(plain, "roles", None) or {"key": plain.key, "value": plain.value}
+        assert {role: docs.roles[role][i] for role in roles} == roles
         assert docs.queries[i].tolist() == plain.queries
         assert docs.answers[i].tolist() == plain.answers
         if docs.parents is not None:
@@ -40,7 +41,10 @@ def assert_recall_facts(task, docs: Documents) -> None:
         tokens = docs.tokens[i, : docs.lengths[i]].tolist()
         roles = {role: int(position[i]) for role, position in docs.roles.items()}
         divider = tokens.index(DIVIDER)
-        keys, values = tokens[1:divider:2], tokens[2:divider:2]
+        readings = (divider - 1) // task.passes
+        for start in range(1, divider, readings):
+            assert tokens[start : start + readings] == tokens[1 : 1 + readings]
+        keys, values = tokens[1 : 1 + readings : 2], tokens[2 : 1 + readings : 2]
         pairs = len(keys)
         assert tokens[0] == BOS
         assert (task.min_pairs or task.pairs) <= pairs <= task.pairs
@@ -53,13 +57,28 @@ def assert_recall_facts(task, docs: Documents) -> None:
             if task.query == "value"
             else dict(zip(keys, values, strict=True))
         )
-        asked = tokens[divider + 1 :]
+        places = docs.queries[i].tolist()
+        asked = [tokens[place] for place in places]
+        fill = set(range(divider + 1, len(tokens))) - set(places)
+        first_filler = FIRST_SYMBOL + 2 * half
+        assert all(first_filler <= tokens[place] < task.vocab_size for place in fill)
+        assert places == sorted(places)
+        if task.slots:
+            assert all((place - divider - 1) % 2 == 0 for place in places)
+            assert (places[-1] - divider - 1) // 2 < task.slots
+        else:
+            assert not fill
         assert len(asked) == len(set(asked)) == task.queries
         assert [answer_to[query] for query in asked] == docs.answers[i].tolist()
         assert roles["bos"] == 0
         assert roles["divider"] == divider
-        assert roles["query"] == divider + 1
+        assert roles["query"] == places[0] > divider
         assert tokens[roles["key"]] == asked[0]
+        assert divider - roles["key"] <= readings  # in the last reading
+        if task.passes > 1:
+            before = (task.passes - 1) * readings
+            assert roles["first_key"] == roles["key"] - before
+            assert roles["first_value"] == roles["value"] - before
         assert tokens[roles["value"]] == docs.answer[i] == answer_to[asked[0]]
         assert roles["value"] - roles["key"] == (-1 if task.query == "value" else 1)
         assert roles["next_key"] == max(roles["key"], roles["value"]) + 1

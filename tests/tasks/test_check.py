@@ -14,7 +14,14 @@ from mecheval.tasks.recall import Recall
 
 
 @pytest.mark.parametrize(
-    "text", [*tasks.names(), "recall:queries=4", "treecall:query=grandparent", "recall:query=value"]
+    "text",
+    [
+        *tasks.names(),
+        "recall:queries=4",
+        "treecall:query=grandparent",
+        "recall:query=value",
+        "recall:passes=2",
+    ],
 )
 def test_built_ins_keep_every_promise(text):
     check_task(build_task(text), documents=64)

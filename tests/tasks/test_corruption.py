@@ -11,6 +11,7 @@ TASKS = {
     "recall": Recall(pairs=6, vocab=64),
     "varied": Recall(pairs=6, min_pairs=2, vocab=16, queries=2),
     "reverse": Recall(pairs=6, vocab=32, query="value"),
+    "mqar": Recall(pairs=4, vocab=32, queries=3, slots=8, gaps=0.01, filler=3),
     "crowded": Recall(pairs=4, vocab=8),
     "parent": Treecall(),
     "sibling": Treecall(query="sibling"),
@@ -28,7 +29,7 @@ def right_answers(task, docs, i):
     tokens = docs.tokens[i, : docs.lengths[i]].tolist()
     divider = tokens.index(2)
     found = []
-    for query in tokens[divider + 1 :]:
+    for query in docs.tokens[i, docs.queries[i]].tolist():
         places = [j for j in range(1, divider) if tokens[j] == query]
         if isinstance(task, Recall):
             side = -1 if task.query == "value" else 1

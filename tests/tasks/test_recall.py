@@ -17,11 +17,17 @@ def settings_of_recall(draw):
     half = draw(st.integers(2, 200))
     pairs = draw(st.integers(1, min(half, 40)))
     fewest = draw(st.none() | st.integers(1, pairs))
+    queries = draw(st.integers(1, fewest or pairs))
+    slots = draw(st.none() | st.integers(queries, 2 * queries + 5))
+    gaps = {"gaps": draw(st.sampled_from([0.01, 0.5, 1.0, 3.0])), "filler": draw(st.integers(1, 9))}
     return {
         "vocab": 2 * half,
         "pairs": pairs,
         "min_pairs": fewest,
-        "queries": draw(st.integers(1, fewest or pairs)),
+        "queries": queries,
+        "passes": draw(st.sampled_from([1, 1, 2, 3])),
+        "slots": slots,
+        **(gaps if slots else {}),
         "query": draw(st.sampled_from(["key", "value"])),
         "held_out": draw(st.sampled_from([0.0, 0.0, 0.2, 0.5, 0.8])),
     }
@@ -102,3 +108,51 @@ def test_the_training_set_is_arrays_of_int32():
     assert docs.flat.dtype == np.int32
     assert docs.flat.nbytes == 100_032 * 67 * 4
     assert docs.nbytes < 1.2 * docs.flat.nbytes
+
+
+@pytest.mark.parametrize("exponent", [0.01, 1.0, 2.0])
+def test_the_gaps_of_a_single_query_follow_the_power_law(exponent):
+    task = Recall(pairs=3, vocab=16, slots=12, gaps=exponent, filler=2)
+    docs = task.documents(0, "train", 0, 50_000)
+    gap = (docs.roles["query"] - docs.roles["divider"] - 1) // 2
+    law = np.arange(1, 13) ** (exponent - 1)
+    assert stats.chisquare(np.bincount(gap, minlength=12), 50_000 * law / law.sum()).pvalue > 1e-3
+
+
+def test_the_gaps_of_several_queries_are_those_of_a_draw_without_replacement():
+    """The public generator draws them with numpy's `choice(replace=False, p=law)`."""
+    task = Recall(pairs=3, vocab=16, queries=3, slots=6, gaps=0.01)
+    docs = task.documents(0, "train", 0, 20_000)
+    ours = Counter(map(tuple, ((docs.queries - docs.roles["divider"][:, None] - 1) // 2).tolist()))
+    law, rng = np.arange(1, 7) ** (0.01 - 1), np.random.default_rng(0)
+    theirs = Counter()
+    for _ in range(20_000):
+        theirs[tuple(sorted(rng.choice(6, 3, replace=False, p=law / law.sum()).tolist()))] += 1
+    table = [[counts[slots] for slots in sorted(theirs)] for counts in (ours, theirs)]
+    assert stats.chi2_contingency(table).pvalue > 1e-3
+
+
+def test_a_second_reading_is_corrupted_with_the_first():
+    task = Recall(pairs=4, vocab=32, passes=2)
+    docs = task.documents(0, "test", 0, 300)
+    for kind, changes in (("resample", 2), ("swap", 4)):
+        twins = task.corrupt(docs, "key", 0, kind)
+        assert twins.usable.all()
+        assert ((twins.documents.tokens != docs.tokens).sum(axis=1) == changes).all()
+        assert (twins.documents.at("key") == twins.documents.at("first_key")).all()
+        assert_recall_facts(task, docs)
+
+
+@pytest.mark.parametrize(
+    ("setting", "line"),
+    [
+        ({"queries": 3, "slots": 2}, "slots=2 must be at least queries=3"),
+        ({"gaps": 0.5}, "gaps=0.5 needs slots"),
+        ({"filler": 7}, "filler=7 needs slots"),
+        ({"passes": 0}, "passes=0 must be an integer from 1 to 16"),
+        ({"slots": 9, "gaps": 0.0}, "gaps=0.0 must be a number above 0 to 16"),
+    ],
+)
+def test_impossible_slots_are_refused(setting, line):
+    with pytest.raises(InvalidInput, match=line):
+        Recall(**setting)

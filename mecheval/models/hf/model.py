@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from mecheval.core.errors import InvalidInput
 from mecheval.models.external import ExternalModel, add_site, check_passes, tied_names
+from mecheval.models.hf.attention import Attends
 from mecheval.models.hf.families import ALIASES, FAMILIES, Family
 from mecheval.models.hf.layout import Layer, find_layers, guess_family, place_inside
 from mecheval.models.hf.places import Boundary, Pass, Reading, Sum, open_block, put_at
@@ -22,7 +23,7 @@ STREAM = "batch time d_model"
 UNLIMITED = 2**20  # tokens, where the family has no longest input
 
 
-class HubModel(ExternalModel):
+class HubModel(Attends, ExternalModel):
     """A model of `transformers` as ours are: tokens to logits, with sites.
 
     `load_hf` returns one. The module is not copied: its classes are changed so that its tensors

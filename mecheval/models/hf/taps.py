@@ -6,7 +6,7 @@ other functions under these names: wrapped, to pass tensors through sites. The m
 changed, and nothing is registered anywhere.
 
 With idle sites the same functions are called with the same numbers, so that logits are the same
-bits. Use `use_cache=False`: a pass with a cache is refused.
+bits. Use `use_cache=False`: a pass with a cache is refused while a site is used.
 """
 
 import inspect
@@ -148,7 +148,8 @@ def _with_functions(
     tapped = {name: wrap(names[name], sites, mixer) for name, wrap in wraps.items()}
 
     def run(*args: Any, **kwargs: Any) -> Any:
-        _refuse_cache(mixer, kwargs)
+        if any(site.used for site in sites.values()):
+            _refuse_cache(mixer, kwargs)
         return _rebound(original, tapped)(mixer, *args, **kwargs)
 
     return run

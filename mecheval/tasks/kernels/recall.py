@@ -17,19 +17,27 @@ def draw_recall(
     max_pairs,
     queries,
     reverse,
+    passes,
+    gaps,
+    filler,
     types,
     max_attempts,
     tokens,
-    lengths,
+    dividers,
     asked,
+    places,
 ):
-    """Fill tokens, lengths and the pair of each query; return the first row that failed, or −1.
+    """Fill tokens, the divider, and the pair and place of each query; return the first row that
+    failed, or −1.
 
     `types` is (query_place, answer_place, size, side): side 1 asks only held-out types, −1 only the
-    others, 0 any.
+    others, 0 any. `gaps` are the weights of the slots for queries, of which there may be none.
     """
     query_place, answer_place, size, side = types
-    words = np.empty(-(-(2 * max_pairs + queries + 1) // CHUNK) * CHUNK, np.uint32)
+    slots = len(gaps)
+    choices = 2 * max_pairs + queries + 1 + (queries + 2 * slots if slots else 0)
+    words = np.empty(-(-choices // CHUNK) * CHUNK, np.uint32)
+    left = np.empty(slots, np.int64)
     keys, values = np.arange(symbols).astype(np.int32), np.arange(symbols).astype(np.int32)
     moved = np.empty((max_pairs, 2), np.int64)
     eligible = np.empty(max_pairs, np.int64)
@@ -65,14 +73,41 @@ def draw_recall(
                 break
         else:
             return row
-        end = 2 * pairs + 1
+        end = 2 * pairs * passes + 1
+        for place in range(2 * pairs + 1, end):
+            tokens[row, place] = tokens[row, place - 2 * pairs]
         tokens[row, 0], tokens[row, end] = BOS, DIVIDER
-        lengths[row] = end + 1 + queries
-        for column in range(end + 1 + queries, tokens.shape[1]):
-            tokens[row, column] = PAD
+        dividers[row] = end
+        tokens[row, end + 1 :] = PAD
         for j in range(queries):
             other = j + below(words[at + j], found - j)
             eligible[j], eligible[other] = eligible[other], eligible[j]
             asked[row, j] = eligible[j]
-            tokens[row, end + 1 + j] = tokens[row, 1 + 2 * eligible[j] + reverse]
+            places[row, j] = end + 1 + j
+        at += queries
+        if slots:  # draw without replacement, each time by the weights of those that are left
+            total = 0
+            for slot in range(slots):
+                left[slot] = gaps[slot]
+                total += gaps[slot]
+            for j in range(queries):
+                slot, skip = 0, below(words[at + j], total)
+                while skip >= left[slot]:
+                    skip -= left[slot]
+                    slot += 1
+                total -= left[slot]
+                left[slot] = 0
+            at, j = at + queries, 0
+            for slot in range(slots):
+                if not left[slot]:
+                    places[row, j] = end + 1 + 2 * slot
+                    j += 1
+        j = 0
+        for place in range(end + 1, places[row, queries - 1] + 1):
+            if place == places[row, j]:
+                tokens[row, place] = tokens[row, 1 + 2 * asked[row, j] + reverse]
+                j += 1
+            else:
+                tokens[row, place] = FIRST_SYMBOL + 2 * symbols + below(words[at], filler)
+                at += 1
     return -1

@@ -52,3 +52,28 @@ def fill(words, chunk, key, index, attempt):
 @njit(cache=True, inline="always")
 def below(word, n):
     return np.int64(np.uint64(word) * np.uint64(n) >> BITS)
+
+
+@njit(cache=True)
+def fill_all(words, key, index, attempt):
+    """Write the stream from its beginning to all of `words`, a whole number of chunks."""
+    for chunk in range(len(words) // CHUNK):
+        fill(words, chunk, key, index, attempt)
+
+
+@njit(cache=True)
+def deal(pack, words, at, count):
+    """Shuffle `count` of a pack 0 … n−1 to its front, as `reference.Pack` draws them; return the
+    place of the next word. `gather` makes the pack whole again, with the same words."""
+    for i in range(count):
+        j = i + below(words[at + i], len(pack) - i)
+        pack[i], pack[j] = pack[j], pack[i]
+    return at + count
+
+
+@njit(cache=True)
+def gather(pack, words, at, count):
+    """Undo `deal`, so that no document depends on the last."""
+    for i in range(count - 1, -1, -1):
+        j = i + below(words[at + i], len(pack) - i)
+        pack[i], pack[j] = pack[j], pack[i]

@@ -21,7 +21,7 @@ from support.tiny_transformers import (
 from torch import nn
 
 from mecheval.core.errors import InvalidInput
-from mecheval.models.edits import add, put
+from mecheval.models.edits import add, put, zero
 from mecheval.models.external import ExternalModel
 from mecheval.models.hf.taps import KINDS, kind_of, place_taps
 from mecheval.models.site import patch, record, sites
@@ -171,9 +171,14 @@ def test_taps_are_placed_once_and_first():
         place_taps(model.mixers, "llama")
 
 
-def test_a_pass_with_a_cache_is_refused():
-    with pytest.raises(InvalidInput, match="use_cache=False"):
-        tapped("llama").model(draw(0), use_cache=True)
+def test_a_pass_with_a_cache_is_refused_while_a_site_is_used():
+    model = tapped("llama")
+    used = patch(model, {"blocks.1.mixer.key": zero()})
+    with used, pytest.raises(InvalidInput, match="use_cache=False"):
+        model.model(draw(0), use_cache=True)
+    with torch.no_grad():
+        idle, plain = (m(draw(0), use_cache=True).logits for m in (model.model, build("llama")))
+    assert torch.equal(idle, plain)
 
 
 def test_attention_that_no_site_would_see_is_refused():
