@@ -76,12 +76,11 @@ def backward_arrows(name: str, source: str) -> list[str]:
     return [module for module, room in rooms.items() if room in ROOMS and ROOMS.index(room) > here]
 
 
-@pytest.mark.parametrize(
-    ("name", "file"), [item for item in modules().items() if item[0] != "mecheval"]
-)
-def test_imports_point_one_way(name, file):
-    assert room_of(name) in ROOMS, "a new room has a place in the order"
-    assert backward_arrows(name, file.read_text()) == []
+def test_imports_point_one_way():
+    for name, file in modules().items():
+        if name != "mecheval":
+            assert room_of(name) in ROOMS, f"{name}: a new room has a place in the order"
+            assert backward_arrows(name, file.read_text()) == [], name
 
 
 def test_an_arrow_that_points_back_is_seen():
@@ -194,6 +193,8 @@ def test_help_list_and_refusals_take_a_fraction_of_importing_torch():
         ["list", "tasks"],
         ["list", "architectures"],
         ["list", "mixers", "--json"],
+        ["list", "metrics"],
+        ["list", "claims"],
         ["sample", "recall:pairs=0"],
     ],
 )

@@ -109,19 +109,19 @@ def _intervene(
     from mecheval.terminal import grid_view, tables
     from mecheval.terminal.documents import legend
 
-    metric, document = options.metric, options.document
+    metric, document, kind = options.metric, options.document, options.kind
     with grid_view.progress(" · ".join(names)) as progress:
         result = evaluate_grid(model, task, options, seed=seed, progress=progress)
     if result.grid is None:
         raise InvalidInput(result.reason or "")
     if metric not in {*result.grid.clean, "share"}:
-        problem = f"kind={options.kind} leaves documents without an answer"
+        problem = f"kind={kind} leaves documents without an answer"
         raise InvalidInput(f"metric={metric} needs an answer of each corrupted document; {problem}")
     rows = [row.to_dict() for row in result.grid.rows(steps)]
     verdict = result.verdict.to_dict() if result.verdict else None
     record = None
     if document is not None:
-        (record,) = sample(task, 1, seed, "test", document, options.corrupt, options.kind)
+        (record,) = sample(task, 1, seed, "test", document, result.grid.corrupted, kind)
     if as_json:
         answer: dict[str, Any] = {"document": record.to_dict()} if record else {"verdict": verdict}
         if result.reason:
@@ -129,7 +129,8 @@ def _intervene(
         print_json({"run": run, "rows": [without_nan(row) for row in rows], **answer})
         return
     console = tables.console()
-    console.print(tables.title(*names, f"{options.corrupt} corrupted by {options.kind}"))
+    corruption = f"{result.grid.corrupted} corrupted by {kind}"
+    console.print(tables.title(*names, corruption))
     if record:
         console.print(legend(record.roles), "", sep="\n")
         console.print(grid_view.heat_map(record, rows, metric, console.width))

@@ -42,6 +42,7 @@ _WORDS = {
     ("recall", "min_pairs"): "at least {} pairs",
     ("recall", "vocab"): "{} symbols",
     ("recall", "queries"): "{} queries",
+    ("recall", "passes"): "{} readings",
     ("treecall", "max_len"): "at most {} tokens",
     ("treecall", "terminals"): "{} terminals",
 }

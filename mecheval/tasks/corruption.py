@@ -1,7 +1,8 @@
 """Corrupt one token of each document and recompute the answers.
 
     resample    take another symbol of the same class, if possible one that the document lacks
-    swap        exchange two tokens of a kind (for the query: ask another); the answer changes
+    swap        exchange two tokens of a kind (for a role with `query` in its name: ask another);
+                the answer changes
 
 The choice depends on (task, kind, role, seed, document) alone, so that every cell of a grid of
 interventions sees the same corruption. Other kinds are registered by name: by

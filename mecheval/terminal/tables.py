@@ -28,8 +28,15 @@ KEY = 8  # characters of a run's key that are printed
 NUMBERS = ("loss", "logit", "kl")  # every other metric is a fraction, printed in per cent
 
 
+class Screen(Console):
+    """A console that leaves a reader who is gone to the command line, as `print` does."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError
+
+
 def console() -> Console:
-    return Console(highlight=False, emoji=False)
+    return Screen(highlight=False, emoji=False)
 
 
 def roomy_console() -> Console:

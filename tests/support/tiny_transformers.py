@@ -1,14 +1,19 @@
 """Random transformers models of every family, small enough for a test."""
 
+from functools import cache
 from typing import Any
 
+import pytest
 import torch
 from torch import nn
 
 from mecheval.models.external import add_site
 from mecheval.models.hf.taps import kind_of, place_taps
+from mecheval.models.site import record, sites
 
 VOCABULARY = 24
+QUICK = ("llama", "mamba2", "qwen3_next")
+BATCH, TIME = 2, 6
 STREAM = {"vocab_size": VOCABULARY, "hidden_size": 32, "num_hidden_layers": 2}
 HEADS = {"num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 8}
 MLP = {"intermediate_size": 48}
@@ -150,6 +155,7 @@ def build(family: str, attention: str | None = None) -> nn.Module:
     config = AutoConfig.for_model(family, **options, use_cache=False)
     config._attn_implementation = attention
     model = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
+    model.set_experts_implementation("eager")  # the grouped product has no float64
     with torch.no_grad():  # far from 0, so that every path matters
         for name, parameter in model.named_parameters():
             if parameter.dim() > 1:
@@ -182,3 +188,38 @@ class Tapped(nn.Module):
 
     def forward(self, tokens: torch.Tensor, **options: Any) -> torch.Tensor:
         return self.model(tokens, use_cache=False, **options).logits
+
+
+def families(*names):
+    return [
+        pytest.param(name, marks=[] if name in QUICK else pytest.mark.slow)
+        for name in names or CONFIGS
+    ]
+
+
+@cache
+def tapped(family):
+    return Tapped(family)
+
+
+def draw(seed):
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randint(1, VOCABULARY, (BATCH, TIME), generator=generator)
+
+
+def padded():
+    """A mask without the first two tokens of the first row."""
+    mask = torch.ones(BATCH, TIME, dtype=torch.long)
+    mask[0, :2] = 0
+    return mask
+
+
+@torch.no_grad()
+def run(model, names, tokens, **options):
+    with record(model, names) as seen:
+        logits = model(tokens, **options)
+    return seen, logits
+
+
+def named(model, *ends):
+    return [name for name in sites(model) if name.split(".")[-1] in ends]

@@ -9,6 +9,10 @@ from hypothesis import strategies as st
 from support.oracles import solve
 from support.task_facts import assert_drawn_alike, equal, text_of
 
+from mecheval import LanguageModel, ModelConfig
+from mecheval.cli import main
+from mecheval.interventions.grid import GridOptions
+from mecheval.interventions.grid_eval import evaluate_grid
 from mecheval.plugins import build_task
 from mecheval.tasks import tasks
 from mecheval.tasks.chance import chance
@@ -103,16 +107,35 @@ def drawn(data, name):
 
 @every_task
 @given(st.data(), splits, st.integers(0, 2**40))
-@settings(max_examples=40)
+@settings(max_examples=10)
 def test_compiled_documents_are_those_of_the_plain_twin(name, data, split, start):
+    assert_drawn_alike(drawn(data, name), 1, split, start, start + 4)
+
+
+@pytest.mark.slow
+@every_task
+@given(st.data(), splits, st.integers(0, 2**40))
+@settings(max_examples=200)
+def test_many_compiled_documents_are_those_of_the_plain_twin(name, data, split, start):
     assert_drawn_alike(drawn(data, name), 1, split, start, start + 4)
 
 
 @every_task
 @given(st.data(), splits, st.integers(0, 2**40))
-@settings(max_examples=40)
+@settings(max_examples=8)
 def test_a_plain_solver_answers_every_document_and_every_twin(name, data, split, start):
-    task = drawn(data, name)
+    assert_answered(drawn(data, name), split, start)
+
+
+@pytest.mark.slow
+@every_task
+@given(st.data(), splits, st.integers(0, 2**40))
+@settings(max_examples=150)
+def test_a_plain_solver_answers_many_documents_and_twins(name, data, split, start):
+    assert_answered(drawn(data, name), split, start)
+
+
+def assert_answered(task, split, start):
     docs = task.documents(0, split, start, start + 5)
     assert docs.lengths.max() <= task.max_len
     assert docs.flat.min() > 0
@@ -146,7 +169,7 @@ def assert_honest(task, docs, role, kind):
 
 @every_task
 @given(st.data())
-@settings(max_examples=10)
+@settings(max_examples=4)
 def test_a_task_with_any_setting_passes_its_check(name, data):
     task = drawn(data, name)
     if len(set(text_of(task.documents(0, "test", 0, 200)))) > 100:  # else splits may coincide
@@ -155,7 +178,7 @@ def test_a_task_with_any_setting_passes_its_check(name, data):
 
 @every_task
 @given(st.data(), st.lists(st.tuples(st.integers(0, 60), st.integers(0, 20), splits), max_size=6))
-@settings(max_examples=10)
+@settings(max_examples=5)
 def test_a_block_is_cut_anywhere_and_drawn_in_any_order(name, data, blocks):
     task = drawn(data, name)
     whole = {split: task.documents(7, split, 0, 80) for split in ("train", "dev", "test")}
@@ -166,7 +189,7 @@ def test_a_block_is_cut_anywhere_and_drawn_in_any_order(name, data, blocks):
 
 @every_task
 @given(st.data())
-@settings(max_examples=20)
+@settings(max_examples=8)
 def test_a_task_is_read_back_from_its_spec_without_defaults(name, data):
     task = drawn(data, name)
     assert build_task(str(spec_of(name, task))) == task
@@ -203,6 +226,32 @@ def test_every_view_of_a_task_knows_it(name):
 
 def docs_roles(task):
     return task.documents(0, "test", 0, 1).roles
+
+
+@every_task
+def test_a_sample_shows_every_role_and_corrupts_the_first_variable(name, capsys):
+    task = build_task(f"{name}_quick")
+    assert main(["sample", f"{name}_quick", "-n", "2"]) == 0
+    shown = capsys.readouterr().out
+    assert f"{task.variables[0]} corrupted by resample" in shown
+    assert all(role in shown.replace("\n", " ") for role in docs_roles(task))
+    assert "<table" in sample(task, 1)._repr_html_()
+    roles = set(task.documents(0, "test", 0, 1).to_frame()["role"].dropna())
+    assert roles <= docs_roles(task).keys()
+
+
+@every_task
+def test_a_grid_is_measured_at_the_roles_of_the_task(name):
+    task = build_task(f"{name}_quick")
+    config = ModelConfig("attention", d_model=8, max_len=task.max_len)
+    model = LanguageModel(config, task.vocab_size)
+    found = evaluate_grid(model, task, GridOptions(documents=40))
+    assert found.grid.corrupted == task.variables[0]
+    roles = {row.role for row in found.rows(0)} - {None}
+    assert roles == docs_roles(task).keys() - {"bos"}
+    verdict_needs = {"key", "value", "next_key", "query"}
+    expected = verdict_needs <= roles and task.variables[0] == "key"
+    assert (found.verdict is not None) == expected
 
 
 @every_task

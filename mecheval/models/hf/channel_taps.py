@@ -4,6 +4,7 @@ While `state` or `mixing` is used, the recurrence runs token by token in our own
 mixer's own function is called.
 """
 
+from functools import partial
 from typing import Any
 
 import torch
@@ -19,6 +20,7 @@ from mecheval.models.hf.tap import (
     Tap,
     edit_weights,
     gate_out,
+    impulse_weights,
     pass_input,
     used,
 )
@@ -53,10 +55,8 @@ def _lru(a: Tensor, x: Tensor, sites: Sites) -> Tensor:
     y = propagate_edit(a, x, states, edited)
     if not sites["mixing"].used:
         return y
-    # given a, the scan is linear: the output for a 1 at s alone is column s
-    ones = torch.eye(x.shape[1], dtype=x.dtype, device=x.device)[..., None]
-    columns = [linear_scan(a, one.expand_as(x)) for one in ones]
-    return edit_weights(y, torch.stack(columns, dim=-1).transpose(1, 2), x, sites["mixing"])
+    weights = impulse_weights(partial(linear_scan, a), x)
+    return edit_weights(y, weights, x, sites["mixing"])
 
 
 def _tap_wkv(function: Function, sites: Sites, mixer: nn.Module) -> Function:
@@ -136,8 +136,8 @@ RG_LRU = Kind(
         gate_out("linear_out"),
     ),
 )
-RWKV = Kind(
-    "rwkv",
+RWKV4 = Kind(
+    "rwkv4",
     "rwkv_linear_attention",
     (
         _shift("k_conv_out", "key", "keys"),

@@ -1,5 +1,8 @@
 """Loads a model of `transformers` from a folder, a GGUF file or the local cache."""
 
+import io
+import sys
+from contextlib import AbstractContextManager, nullcontext, redirect_stderr
 from typing import Any
 
 import torch
@@ -78,13 +81,21 @@ def _load_module(transformers: Any, found: Located, name: str, dtype: torch.dtyp
     """Return the model; refuse weights that are damaged, or not all that it has."""
     load = transformers.AutoModelForCausalLM.from_pretrained
     try:
-        module, facts = load(found.folder, dtype=dtype, output_loading_info=True, **found.options)
+        with _quiet():
+            module, facts = load(
+                found.folder, dtype=dtype, output_loading_info=True, **found.options
+            )
     except Exception as error:  # whatever a configuration or a damaged file leads to
         raise InvalidInput(f"{name} cannot be loaded: {describe_error(error)}") from error
     if lacking := sorted(facts["missing_keys"]):
         some = ", ".join(lacking[:3]) + (", …" if len(lacking) > 3 else "")
         raise InvalidInput(f"the weights of {name} lack {len(lacking)} tensors of it: {some}")
     return module
+
+
+def _quiet() -> AbstractContextManager[Any]:
+    """Leave out the progress of reading a GGUF file where nobody watches."""
+    return nullcontext() if sys.stderr.isatty() else redirect_stderr(io.StringIO())
 
 
 def _load_tokenizer(transformers: Any, found: Located, name: str) -> Any:

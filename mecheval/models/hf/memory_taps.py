@@ -134,7 +134,7 @@ def _tap_lightning_qkv(function: Function, sites: Sites, mixer: nn.Module) -> Fu
         names = ("query", "key", "value")
         q, k, v = (sites[name](x) for name, x in zip(names, parts, strict=True))
         if used(sites, "state", "mixing"):
-            log_w = -mixer.slope_rate.view(1, 1, -1, 1)  # type: ignore[operator]
+            log_w = -mixer.slope_rate.float().view(1, 1, -1, 1)  # type: ignore[operator]
             writes = Writes(k.float(), v.float(), log_w.expand(*k.shape[:3], 1))
             mixer.norm.read = read_memory(q.float(), writes, sites)  # type: ignore[union-attr]
         return torch.cat([q, k, v], dim=-1).flatten(start_dim=2)

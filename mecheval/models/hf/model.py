@@ -65,7 +65,7 @@ class HubModel(Attends, ExternalModel):
         for setting, value in family.settings.items():
             setattr(config, setting, value)
         module.set_experts_implementation("eager")  # the grouped product has no float64
-        self.vocab_size = int(config.vocab_size)
+        self.vocab_size, self.d_model = int(config.vocab_size), int(config.hidden_size)
         self.max_len = int(getattr(config, "max_position_embeddings", None) or UNLIMITED)
         self.notes = family.notes
         layers = find_layers(module, family)
@@ -113,7 +113,7 @@ class HubModel(Attends, ExternalModel):
         """Return what `mecheval show model` says of it besides its cost."""
         return {
             "family": ALIASES.get(self.family, self.family),
-            "d_model": int(self.module.config.hidden_size),
+            "d_model": self.d_model,
             "kinds": list(self.layer_kinds),
             "sites": len(sites(self)),
             "dtype": str(self.dtype).removeprefix("torch."),

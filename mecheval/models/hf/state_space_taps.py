@@ -7,7 +7,6 @@ before the function sees them, so that it is called without their bias.
 
 from typing import Any
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -23,6 +22,7 @@ from mecheval.models.hf.tap import (
     by_time,
     edit_weights,
     gate_out,
+    impulse_weights,
     read_memory,
     switch_off,
     used,
@@ -76,10 +76,7 @@ def _selective_scan(
     edited = sites["state"](states) if sites["state"].used else states
     y = read_states(propagate_edit(dt, A, states, edited), x, C, D)
     if sites["mixing"].used:
-        # given dt, B and C the scan is linear in x: the output for a 1 at s alone is column s
-        ones = torch.eye(x.shape[1], dtype=x.dtype, device=x.device)[..., None]
-        columns = [selective_scan(one.expand_as(x), dt, A, B, C, D) for one in ones]
-        weights = torch.stack(columns, dim=-1).transpose(1, 2)
+        weights = impulse_weights(lambda one: selective_scan(one, dt, A, B, C, D), x)
         y = edit_weights(y, weights, x, sites["mixing"])
     return y.transpose(1, 2)
 
@@ -178,4 +175,4 @@ MAMBA2 = Kind(
         gate_out("out_proj"),
     ),
 )
-SHORT_CONVOLUTION = Kind("short_conv", "causal_conv1d_fn", (CONVOLUTION, gate_out("out_proj")))
+SHORT_CONVOLUTION = Kind("conv", "causal_conv1d_fn", (CONVOLUTION, gate_out("out_proj")))

@@ -33,6 +33,7 @@ BY_CHANNEL = "how much of each token is in what each channel reads"
 
 
 ByChannel = Float[Tensor, "batch time channel"]
+ChannelWeights = Float[Tensor, "batch channel time source"]
 
 
 @dataclass(frozen=True)
@@ -104,9 +105,16 @@ def by_time(site: Site, x: Tensor) -> Tensor:
     return site(x.transpose(1, 2)).transpose(1, 2)
 
 
-def edit_weights(
-    y: ByChannel, weights: Float[Tensor, "batch channel time source"], x: ByChannel, site: Site
-) -> ByChannel:
+def impulse_weights(scan: Callable[[ByChannel], ByChannel], x: ByChannel) -> ChannelWeights:
+    """Return how much of each x_s is in y_t, for a scan that is linear in every channel.
+
+    Its output for a 1 at s alone is column s.
+    """
+    ones = torch.eye(x.shape[1], dtype=x.dtype, device=x.device)[..., None]
+    return torch.stack([scan(one.expand_as(x)) for one in ones], dim=-1).transpose(1, 2)
+
+
+def edit_weights(y: ByChannel, weights: ChannelWeights, x: ByChannel, site: Site) -> ByChannel:
     """Return y = weights · x of every channel after an edit of the weights."""
     return y + torch.einsum("bcts,bsc->btc", site(weights) - weights, x)
 
