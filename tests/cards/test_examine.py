@@ -68,5 +68,7 @@ def test_the_commands_ask_in_words(tmp_path, capsys, monkeypatch):
     assert main(["card", name, "--words", "names", "--documents", "32"]) == 0
     assert (Path("runs") / "card-model" / "card.html").exists()
     capsys.readouterr()
+    assert main(["sample", "recall:pairs=2", "--in", name, "--template", "lines", "-n", "1"]) == 0
+    assert "query_key" in capsys.readouterr().out
     assert main(["intervene", name, "recall:pairs=300"]) == 2
     assert "which are too few: pairs=300 must be at most" in capsys.readouterr().err

@@ -6,7 +6,8 @@ from support import known_models
 from support.hub_models import with_words
 
 from mecheval.core.errors import InvalidInput
-from mecheval.interventions.heads import attention_weights, heads
+from mecheval.interventions.head_scores import attention_weights
+from mecheval.interventions.heads import heads
 from mecheval.models.hf.lexicon import in_words
 from mecheval.tasks.recall import Recall
 

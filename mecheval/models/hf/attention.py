@@ -1,4 +1,4 @@
-"""What attention allows: to continue behind tokens that are read, and to see its weights."""
+"""Attention of transformers: passes that continue behind tokens, and its weights."""
 
 from collections.abc import Iterator
 from typing import Any

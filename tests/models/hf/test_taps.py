@@ -173,7 +173,7 @@ def test_taps_are_placed_once_and_first():
 
 def test_a_pass_with_a_cache_is_refused_while_a_site_is_used():
     model = tapped("llama")
-    used = patch(model, {"blocks.1.mixer.key": zero()})
+    used = patch(model, {"blocks.1.self_attn.key": zero()})
     with used, pytest.raises(InvalidInput, match="use_cache=False"):
         model.model(draw(0), use_cache=True)
     with torch.no_grad():
