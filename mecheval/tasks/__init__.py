@@ -34,6 +34,11 @@ for name, text, summary in (
     ("hop_induction_quick", "hop_induction:length=32,hops=2", "induction in hops, in minutes"),
     ("ngram_3", "ngram:order=3,vocab=2,length=200", "Markov chains of order 3"),
     ("ngram_quick", "ngram:vocab=3,length=48", "Markov chains in minutes"),
+    (
+        "mqar_512",
+        "recall:pairs=64,queries=64,slots=192,gaps=0.01",
+        "MQAR with 64 pairs in 512 tokens",
+    ),
     ("overwrite_quick", "overwrite:pairs=4,updates=2,queries=4,vocab=64", "overwrite in minutes"),
 ):
     tasks.add_preset(name, Spec.parse(text), summary)
