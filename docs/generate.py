@@ -17,7 +17,7 @@ from mecheval.core.registry import Entry, Registry
 from mecheval.core.spec import print_scalar
 from mecheval.models.config import ModelConfig, build_architecture
 from mecheval.models.language_model import LanguageModel
-from mecheval.models.registries import architectures, mixers
+from mecheval.models.registries import architectures, mixers, models
 from mecheval.models.site import sites
 from mecheval.plugins import build_task
 from mecheval.runs.experiment import fields_of
@@ -39,7 +39,8 @@ def reference() -> str:
     parts = ["# Reference", MADE, "## Commands"]
     for name in command_names():
         parts += [f"### mecheval {name}", f"```text\n{help_text(name)}\n```"]
-    for title, registry in (("Tasks", tasks), ("Architectures", architectures), ("Mixers", mixers)):
+    kinds = {"Tasks": tasks, "Architectures": architectures, "Mixers": mixers, "Models": models}
+    for title, registry in kinds.items():
         parts += [f"## {title}", *entries(registry)]
     parts += ["## Fields of an experiment", field_table()]
     return joined(parts)

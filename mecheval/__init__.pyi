@@ -2,6 +2,8 @@
 
 from mecheval.cards.card import Card as Card
 from mecheval.cards.card import card as card
+from mecheval.cards.examine import ModelCard as ModelCard
+from mecheval.cards.examine import examine as examine
 from mecheval.core.errors import CheckFailed as CheckFailed
 from mecheval.core.errors import InterventionError as InterventionError
 from mecheval.core.errors import InvalidInput as InvalidInput
@@ -9,9 +11,14 @@ from mecheval.core.errors import MechevalError as MechevalError
 from mecheval.core.errors import StoreError as StoreError
 from mecheval.core.options import settle as settle
 from mecheval.core.spec import Spec as Spec
+from mecheval.interventions.depth import depth_grid as depth_grid
 from mecheval.interventions.grid import EvalConfig as EvalConfig
 from mecheval.interventions.grid import Grid as Grid
+from mecheval.interventions.heads import Heads as Heads
+from mecheval.interventions.heads import heads as heads
 from mecheval.interventions.interchange import interchange as interchange
+from mecheval.interventions.layer_map import LayerMap as LayerMap
+from mecheval.interventions.layer_map import layer_map as layer_map
 from mecheval.interventions.positions import every_position as every_position
 from mecheval.interventions.states import held_pairs as held_pairs
 from mecheval.interventions.states import states as states
@@ -21,6 +28,8 @@ from mecheval.interventions.verdict import Thresholds as Thresholds
 from mecheval.interventions.verdict import Verdict as Verdict
 from mecheval.interventions.verdict import verdict as verdict
 from mecheval.interventions.verdict import verdict_sites as verdict_sites
+from mecheval.metrics.capacity import Capacity as Capacity
+from mecheval.metrics.capacity import capacity as capacity
 from mecheval.metrics.measurement import Measurement as Measurement
 from mecheval.metrics.readout import register_metric as register_metric
 from mecheval.models.check import check_mixer as check_mixer
@@ -28,7 +37,12 @@ from mecheval.models.check_model import check_model as check_model
 from mecheval.models.config import ModelConfig as ModelConfig
 from mecheval.models.edits import put as put
 from mecheval.models.external import ExternalModel as ExternalModel
+from mecheval.models.hf.export import to_transformers as to_transformers
+from mecheval.models.hf.lexicon import in_words as in_words
+from mecheval.models.hf.load import load_hf as load_hf
+from mecheval.models.hf.model import HubModel as HubModel
 from mecheval.models.language_model import LanguageModel as LanguageModel
+from mecheval.models.pyvene import to_pyvene as to_pyvene
 from mecheval.models.site import Site as Site
 from mecheval.models.site import patch as patch
 from mecheval.models.site import record as record

@@ -28,7 +28,7 @@ install_import_hook(checked_modules(), "support.typecheck.checked")
 @pytest.fixture
 def own_names(monkeypatch):
     """Remove after the test what it registers."""
-    from mecheval.metrics.readout import metrics
+    from mecheval.metrics.registry import metrics
     from mecheval.models.registries import mixers, models
     from mecheval.runs.loggers import loggers
     from mecheval.sweeps.recipe import recipes

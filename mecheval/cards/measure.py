@@ -101,9 +101,9 @@ def _restored_shares(task: str, model: "Model", experiment: Experiment) -> Itera
 def _mixing_shares(task: str, model: "Model", experiment: Experiment) -> Iterator[Row]:
     """Yield a record for each layer and pair of roles; none without a mixer's `mixing`."""
     from mecheval.interventions.token_mixing import token_mixing
-    from mecheval.models.build import resumes
+    from mecheval.models.build import is_ours
 
-    if not resumes(model) or not any(hasattr(block.mixer, "mixing") for block in model.blocks):
+    if not is_ours(model) or not any(hasattr(block.mixer, "mixing") for block in model.blocks):
         return
     documents, seed = experiment.eval.grid_documents, experiment.seed
     heads: dict[tuple[int, str, str], list[Any]] = {}

@@ -9,7 +9,7 @@ from mecheval.core.definition import class_checksum, file_spec
 from mecheval.core.errors import CheckFailed, InvalidInput
 from mecheval.core.plugin_files import checksums, isolated_plugins, running_plugin
 from mecheval.core.spec import Spec, canonical_json, digest
-from mecheval.models.config import ModelConfig, layers_for
+from mecheval.models.config import ModelConfig, layers_for, split_sizes
 from mecheval.models.registries import mixers
 from mecheval.plugins import load_plugin, register_class, register_from_text
 from mecheval.runs.experiment import Experiment
@@ -75,6 +75,9 @@ class Subject:
 
 
 def _shortest(text: str) -> str:
+    if sizes := split_sizes(Spec.parse(text))[1]:
+        problem = f"{text} gives {' and '.join(sizes)}, which a card chooses"
+        raise InvalidInput(f"{problem}; leave hidden and layers out")
     return ModelConfig(text, layers=layers_for(text)).architecture
 
 

@@ -2,11 +2,12 @@
 
 import inspect
 import json
+import math
 import os
 import sys
 import traceback
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from io import TextIOWrapper
 from pathlib import Path
@@ -250,6 +251,14 @@ def warn_renamed(old: str, new: str) -> None:
     """Say on stderr that a command has a new name; the old one works for one more version."""
     text = f"note: 'mecheval {old}' is now 'mecheval {new}'; the old name goes in the next version"
     print(text, file=sys.stderr)
+
+
+def without_nan(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Replace NaN, which JSON does not have, by None: no document has the token."""
+    return {
+        name: None if isinstance(value, float) and math.isnan(value) else value
+        for name, value in row.items()
+    }
 
 
 def print_json(value: Any) -> None:

@@ -1,4 +1,4 @@
-"""`mecheval card`: the mechanism card of a mixer."""
+"""`mecheval card`: the mechanism card of a mixer, or of a model of transformers."""
 
 from functools import partial
 from pathlib import Path
@@ -6,17 +6,23 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
-from mecheval.cli.app import Json, Plugins, app, print_json
+from mecheval.cli.app import Json, Plugins, app, print_json, whole
+from mecheval.cli.hub import Template, examine_hub
+from mecheval.cli.show import Download, Dtype, Where
 from mecheval.cli.sweep import Device, Workers, validated_device
 from mecheval.cli.sweep_actions import print_estimate
 from mecheval.core.errors import RunFailed
+from mecheval.core.spec import is_hub_name
 
 if TYPE_CHECKING:
     from mecheval.cards.card import Card
     from mecheval.cards.experiments import CardRuns
     from mecheval.terminal.sweep_view import Lines, LiveTable
 
-_SUBJECT = "file.py:Class, or the name of a mixer or an architecture, with options"
+_SUBJECT = "file.py:Class, the name of a mixer or an architecture, with options, or hf:PATH"
+_WORDS = "of hf:…: a list of words to ask in; repeat it for several  [default: nouns, names]"
+_DOCUMENTS = "of hf:…: documents of the interventions"
+_TASK = "of hf:…: what is asked  [default: recall:pairs=4,passes=2]"
 
 
 @app.command(epilog="Example: mecheval card mamba:d_conv=2")
@@ -27,6 +33,12 @@ def card(
     workers: Workers = None,
     device: Device = "cpu",
     dry_run: Annotated[bool, Option("--dry-run", help="print the cost, write nothing")] = False,
+    task: Annotated[str | None, Option(help=_TASK)] = None,
+    words: Annotated[list[str] | None, Option(help=_WORDS)] = None,
+    template: Template = "rows",
+    documents: Annotated[int, Option(parser=whole, metavar="INTEGER", help=_DOCUMENTS)] = 320,
+    dtype: Dtype = "float32",
+    download: Download = False,
     plugin: Plugins = None,
     as_json: Json = False,
 ) -> None:
@@ -35,7 +47,14 @@ def card(
     A first answer is there in minutes: AR, one seed, a short search for the rate. The card is then
     refined (every rate, seeds, baselines, ATR) and written again after each stage. Stop it at any
     time; rerun the same command to resume. A finished card opens at once.
+
+    A model of transformers is not trained: it is asked to recall in its own words.
     """
+    if is_hub_name(subject):
+        where = Where(dtype, validated_device(device), download)
+        lists = words or ["nouns", "names"]
+        examine_hub(subject, task, lists, template, documents, out, where, as_json)
+        return
     from mecheval.sweeps.options import SweepOptions
 
     given: dict[str, Any] = {"device": validated_device(device)}

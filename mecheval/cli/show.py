@@ -3,7 +3,7 @@
 from difflib import get_close_matches
 from functools import partial
 from inspect import signature
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import typer
 from typer.core import TyperGroup
@@ -22,6 +22,7 @@ from mecheval.cli.app import (
     whole,
 )
 from mecheval.core.errors import InvalidInput
+from mecheval.core.spec import is_hub_name
 
 VOCAB = 8195  # symbols of the models that are shown: those of the recall task
 WIDTH = 16  # channels of a model whose sites are listed; their names do not depend on it
@@ -44,11 +45,19 @@ Layers = Annotated[
     int | None, _integer("number of blocks; by default 2, or those of a pattern with more")
 ]
 
+Dtype = Annotated[str, typer.Option(help="of the weights of hf:…: float32, float64, bfloat16, …")]
+Device = Annotated[str, typer.Option(help="of hf:…: cpu, cuda or mps")]
+Download = Annotated[
+    bool, typer.Option("--download", help="fetch hf:NAME from the hub if it is not in the cache")
+]
+
 
 class ShowGroup(TyperGroup):
-    """Says what to type if the word after `show` is not a sub-command."""
+    """Says what to type if the word after `show` is not a sub-command; shows an hf: model."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if is_hub_name(args[0]):
+            args = ["model", *args]
         if not get_close_matches(args[0], self.commands) and not args[0].startswith("-"):
             raise InvalidInput(_how_to_show(args[0]))
         return super().resolve_command(ctx, args)
@@ -104,23 +113,33 @@ def show_model(
     *,
     d_model: Width = 64,
     layers: Layers = None,
+    dtype: Dtype = "float32",
+    device: Device = "cpu",
+    download: Download = False,
     plugin: Plugins = None,
     as_json: Json = False,
 ) -> None:
-    """Show what a model costs: parameters, state and operations."""
+    """Show what a model costs: parameters, state and operations.
+
+    A model of transformers is hf:FOLDER, hf:FILE.gguf or hf:NAME, a small one hf-config:FAMILY.
+    """
     load(plugin)
-    model, depth = _build_model(spec, d_model, layers)
-    from mecheval.models.cost import describe_model
+    model, depth = _build_model(spec, d_model, layers, Where(dtype, device, download))
+    from mecheval.models.cost import LENGTHS, describe_model
     from mecheval.terminal import tables as terminal
 
-    facts = describe_model(model)
+    loaded = is_hub_name(spec)  # operations of a real model would take long to count
+    facts = describe_model(model, () if loaded else LENGTHS)
+    about, size = getattr(model, "about", {}), f"d_model {d_model}"
+    if about:
+        size = f"{about['family']}, d_model {about['d_model']}"
     if as_json:
         kinds = {"kinds": list(model.kinds)} if model.kinds else {}
         sizes = {"model": spec, "d_model": d_model, "layers": depth, **kinds}
-        print_json({**sizes, **facts.to_dict()})
+        print_json({**sizes, **facts.to_dict(), **about})
     else:
-        heading = terminal.title(spec, f"d_model {d_model}", f"{depth} layers")
-        table = terminal.cost_table(facts, model.kinds)
+        heading = terminal.title(spec, size, f"{depth} layers")
+        table = terminal.cost_table(facts, model.kinds, about)
         terminal.console().print(heading, table, "", sep="\n")
 
 
@@ -128,12 +147,15 @@ def show_model(
 def show_sites(
     model: Annotated[str, _name("MODEL", "an architecture, mixer or model")],
     layers: Layers = None,
+    dtype: Dtype = "float32",
+    device: Device = "cpu",
+    download: Download = False,
     plugin: Plugins = None,
     as_json: Json = False,
 ) -> None:
     """Show every site of a model: its name, its shape and what it is."""
     load(plugin)
-    built, _ = _build_model(model, WIDTH, layers)
+    built, _ = _build_model(model, WIDTH, layers, Where(dtype, device, download))
     from mecheval.models.site import sites
     from mecheval.terminal import tables as terminal
 
@@ -240,8 +262,23 @@ def _register(text: str) -> str:
     return text.rpartition(".py:")[2]
 
 
-def _build_model(text: str, d_model: int, layers: int | None) -> tuple[Any, int]:
+class Where(NamedTuple):
+    """How a model of transformers is loaded."""
+
+    dtype: str
+    device: str
+    download: bool
+
+
+def _build_model(text: str, d_model: int, layers: int | None, where: Where) -> tuple[Any, int]:
     """Return the model and its number of layers."""
+    if is_hub_name(text):
+        if layers is not None:
+            raise InvalidInput(f"--layers={layers} cannot change {text}; leave it out")
+        from mecheval.models.hf.load import load_hf
+
+        loaded = load_hf(text, **where._asdict())
+        return loaded, loaded.depth
     from mecheval.models.config import ModelConfig, layers_for
 
     # a bad configuration is refused before torch is imported
@@ -250,4 +287,4 @@ def _build_model(text: str, d_model: int, layers: int | None) -> tuple[Any, int]
     config = ModelConfig(architecture=spec, d_model=d_model, layers=layers)
     from mecheval.models.build import build_model
 
-    return build_model(config, vocab_size=VOCAB), layers
+    return build_model(config, vocab_size=VOCAB), config.layers

@@ -174,11 +174,13 @@ def status(folder: Folder, as_json: Json = False) -> None:
     from mecheval.results.plan import Plan
     from mecheval.results.table import Results
     from mecheval.sweeps.planned import read_progress
+    from mecheval.sweeps.queue_sweep import is_of_queue
 
     plan = Plan.require(folder)
     results = Results(folder)
     rows = plan.states(results)
-    if others := plan.unplanned(results):
+    others = plan.unplanned(results)
+    if others and not is_of_queue(plan):  # a queue plans what is not kept yet
         print(f"warning: {others}", file=sys.stderr)
     for row in rows:
         if row["status"] == "running":

@@ -17,10 +17,13 @@ from types import MappingProxyType
 from mecheval.core.errors import InvalidInput
 
 Scalar = bool | int | float | str
+HUB = "hf:"  # in front of a folder, a file or a name
 
-UNNAMED = {"hybrid": "pattern", "parallel": "mixers"}  # the first option, written without a name
+# the first option, written without a name
+UNNAMED = {"hybrid": "pattern", "parallel": "mixers", "hf-config": "family"}
 _PATTERN = re.compile(r"(?:[A-Za-z0-9_+*|]|\[[^\[\]]*\])+")
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_OPTION = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_NAME = re.compile(_OPTION.pattern + r"(-[A-Za-z0-9_]+)*")
 _INTEGER = re.compile(r"[+-]?[0-9]{1,40}")
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|[+-]?(nan|inf)")
 _PLAIN = re.compile(r"[^\s,=:\"]+")
@@ -72,7 +75,7 @@ class Spec:
             options[UNNAMED[name]], at = first[0].removesuffix(","), first.end()
         while at < len(rest):
             match = _ASSIGNMENT.match(rest, at)
-            if not match or not _NAME.fullmatch(match[1]):
+            if not match or not _OPTION.fullmatch(match[1]):
                 example = f"'{name}:pairs=8,vocab=64'"
                 problems.append(f"{rest[at:]!r} must read option=value, as in {example}")
                 break
@@ -109,6 +112,11 @@ class Spec:
     def key(self) -> str:
         """A hash that is the same on every machine and in every version."""
         return digest(canonical_json({"name": self.name, "options": dict(self.options)}))
+
+
+def is_hub_name(text: str) -> bool:
+    """Tell if a text names a model of transformers, as `hf:FOLDER` does, and is no spec."""
+    return text.startswith(HUB)
 
 
 def parse_scalar(text: str) -> Scalar:

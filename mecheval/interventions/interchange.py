@@ -24,7 +24,7 @@ from mecheval.interventions.positions import Places, positions
 from mecheval.interventions.trace import Trace, is_idle, run_patched, trace
 from mecheval.metrics.measurement import Values
 from mecheval.metrics.readout import Reader
-from mecheval.models.build import Model, resumes
+from mecheval.models.build import Model, is_ours
 from mecheval.models.inputs import Batch
 from mecheval.models.site import record
 from mecheval.models.site import sites as all_sites
@@ -250,11 +250,11 @@ def _bytes_per_row(model: Model, docs: Documents, names: Sequence[str]) -> int:
     The stream of a third-party model counts as its widest site, with logits at every position.
     """
     batch = Batch.of(docs)
-    with record(model, names if resumes(model) else list(all_sites(model))) as seen:
+    with record(model, names if is_ours(model) else list(all_sites(model))) as seen:
         logits = model(batch.tokens, batch.at)
     largest = max((tensor.nbytes for tensor in seen.values()), default=0)
     stream, reads = largest, docs.tokens.shape[1]
-    if resumes(model):
+    if is_ours(model):
         stream, reads = docs.tokens.size * model.config.d_model * logits.element_size(), 1
     return 20 * stream + 4 * reads * logits.shape[-1] * logits.element_size() + 6 * largest
 

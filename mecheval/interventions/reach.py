@@ -16,7 +16,7 @@ from numpy import ndarray
 from torch import Tensor
 
 from mecheval.metrics.statistics import interval
-from mecheval.models.build import Model, resumes
+from mecheval.models.build import Model, is_ours
 from mecheval.models.inputs import Batch
 from mecheval.models.site import record
 from mecheval.tasks.documents import FIRST_SYMBOL, Documents
@@ -80,7 +80,7 @@ def reach(model: Model, task: Task, documents: int = 64, seed: int = 0) -> list[
         return distance
 
     answers = [Reach.of(None, list(_changes(docs, change_token)))]
-    if resumes(model):
+    if is_ours(model):
         names = [f"blocks.{layer}.block_in" for layer in range(len(model.blocks))]
         with record(model, names) as streams:
             model(batch.tokens)

@@ -1,7 +1,7 @@
 """Cache one forward pass, and resume it with activations replaced at one site.
 
 A pass resumes at the last cached point before the site, once for each place, with logits at the
-query only. A third-party model cannot be resumed: it runs from its tokens.
+query only. A model that cannot be resumed runs from its tokens.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ from torch import Tensor
 from mecheval.core.errors import InterventionError
 from mecheval.interventions.grid import layer_of
 from mecheval.interventions.positions import Places
-from mecheval.models.build import Model, resumes
+from mecheval.models.build import Model, Resumable, is_ours, resumes
 from mecheval.models.edits import put, take
 from mecheval.models.inputs import Batch
 from mecheval.models.language_model import Block, LanguageModel
@@ -29,7 +29,8 @@ BEHIND_MIXER = ("mixer_out", "mlp_in", "mlp_out", "block_out")
 class Trace:
     """One forward pass: `values` are the activations by site and role, `logits` those at the query.
 
-    `inputs` and `mixed` are the inputs of our blocks and the outputs of their mixers.
+    `inputs` are those of the blocks, if the pass can resume there; of our model, also of the final
+    norm. `mixed` are the outputs of our mixers.
     """
 
     tokens: Tensor
@@ -46,9 +47,9 @@ def trace(model: Model, docs: Documents, names: Sequence[str], places: ByRole) -
     Each materialised site has a pass of its own: recording it changes roundings elsewhere.
     """
     batch, known = Batch.of(docs), sites(model)
-    layers = range(len(model.blocks)) if resumes(model) else ()
-    inputs = [f"blocks.{layer}.block_in" for layer in layers] + ["final_in"] * bool(layers)
-    mixed = [f"blocks.{layer}.mixer_out" for layer in layers]
+    layers = range(model.depth) if resumes(model) else ()
+    inputs = [f"blocks.{layer}.block_in" for layer in layers] + ["final_in"] * is_ours(model)
+    mixed = [f"blocks.{layer}.mixer_out" for layer in layers] if is_ours(model) else []
     values: dict[tuple[str, str], Tensor] = {}
 
     def keep(name: str) -> Edit:
@@ -89,7 +90,7 @@ def run_patched(
         return changed
 
     with patch(model, {name: edit}):
-        logits = _resume(model, name, base, where) if resumes(model) else _rerun(model, base, where)
+        logits = _run_from(model, name, base, where)
     _check_hits(name, len(hits))
     return logits.chunk(len(values))
 
@@ -101,7 +102,7 @@ def _check_hits(name: str, hits: int) -> None:
 
 def is_idle(model: Model, name: str, place: Places, base: Trace) -> bool:
     """Tell if a patch cannot reach the query: behind our last mixer, positions are independent."""
-    if not resumes(model):
+    if not is_ours(model):
         return False
     last = len(model.blocks) - 1
     if model.blocks[last].mixes_after_mixer:
@@ -110,10 +111,27 @@ def is_idle(model: Model, name: str, place: Places, base: Trace) -> bool:
     return name in behind and bool((place[0] != base.query.numpy()).all())
 
 
+def _run_from(model: Model, name: str, base: Trace, where: Tensor) -> Tensor:
+    """Run from the last cached point before a site, once for each place."""
+    if is_ours(model):
+        return _resume(model, name, base, where)
+    layer = layer_of(name)
+    if not resumes(model) or (layer is None and name != "final_in"):
+        return _rerun(model, base, where)
+    return _resume_block(model, model.depth - 1 if layer is None else layer, base, where)
+
+
 def _rerun(model: Model, base: Trace, where: Tensor) -> Tensor:
     """Run the base tokens once for each place."""
     times = len(where) // len(base.query)
     return model(base.tokens.repeat(times, 1), base.query.repeat(times)[:, None])[:, 0]
+
+
+def _resume_block(model: Resumable, layer: int, base: Trace, where: Tensor) -> Tensor:
+    """Resume the base run at the input of a block, once for each place."""
+    times = len(where) // len(base.query)
+    at = base.query.repeat(times)[:, None]
+    return model.resume(layer, base.inputs[layer].repeat(times, 1, 1), at)[:, 0]
 
 
 def _resume(model: LanguageModel, name: str, base: Trace, where: Tensor) -> Tensor:
@@ -131,7 +149,7 @@ def _resume(model: LanguageModel, name: str, base: Trace, where: Tensor) -> Tens
         name == f"blocks.{layer}.{site}" and site in BEHIND_MIXER and not block.mixes_after_mixer
     )
     if not alone:
-        return model.resume(layer, base.inputs[layer].repeat(times, 1, 1), at)[:, 0]
+        return _resume_block(model, layer, base, where)
     # behind a mixer positions are independent: only the patched one is computed again
     x = gather_reads(base.inputs[layer].repeat(times, 1, 1), where[:, None])
     mixed = gather_reads(base.mixed[layer].repeat(times, 1, 1), where[:, None])

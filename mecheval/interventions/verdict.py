@@ -35,23 +35,20 @@ from mecheval.interventions.classify import (
     verdict_sites,
 )
 from mecheval.interventions.grid import Grid, layer_of
-from mecheval.interventions.restoration import shares
-from mecheval.metrics.statistics import (
-    RESAMPLES,
-    Bounds,
-    mean_interval,
-    resampled_share,
-    seed_interval,
-    typical_size,
+from mecheval.interventions.resampling import (
+    Resamples,
+    lost_again,
+    mean_over_seeds,
+    mean_shares,
+    widen,
 )
+from mecheval.metrics.statistics import RESAMPLES, Bounds, mean_interval, seed_interval
 
 __all__ = ["ASSOCIATION", "DIRECT", "INDUCTION", "MEANS", "MIXED", "UNSOLVED", "Lost", "Thresholds"]
 __all__ += ["Verdict", "supports_verdict", "verdict", "verdict_sites"]
 
 FEW = 30  # documents below which resampling them says nothing about others
-WIDER = 5  # resamples spread as if there were so many documents fewer
 LOST = "clean − corrupt"  # in the evidence
-Resamples = Float64[ndarray, " resamples"]
 
 
 @dataclass(frozen=True)
@@ -195,8 +192,8 @@ def verdict(
     drawn = np.random.default_rng(n).integers(n, size=(RESAMPLES, n))
     gaps = [grid.clean["likelihood"] - grid.corrupt["likelihood"] for grid in several]
     gap = float(np.mean([x.mean() for x in gaps]))
-    gap_again = _mean_over_seeds([_widen(_lost_again(x), x.mean(), len(x)) for x in gaps], drawn)
-    mean, mean_again = _mean_shares(several, drawn)
+    gap_again = mean_over_seeds([widen(lost_again(x), x.mean(), len(x)) for x in gaps], drawn)
+    mean, mean_again = mean_shares(several, drawn)
     answer = classify(gap, mean, layers, thresholds)
     documents = sum(len(x) for x in gaps)
     confidence = layer_confidence = None
@@ -231,12 +228,6 @@ def _lost_interval(gaps: Sequence[Float64[ndarray, "_"]]) -> Bounds:
     return mean_interval(gaps[0], (-1.0, 1.0))
 
 
-def _lost_again(gap: Float64[ndarray, " n"]) -> Resamples:
-    """Return resamples of the mean lost likelihood, as the share of a whole that is always lost."""
-    size = typical_size(gap)
-    return size * resampled_share(gap, np.full(len(gap), size))
-
-
 def _classify_resamples(
     gaps: Resamples, shares: Mapping[Place, Resamples], layers: int, limits: Thresholds
 ) -> list[Answer]:
@@ -265,44 +256,3 @@ def _convolution(mean: Shares, limits: Thresholds) -> str | None:
     before = mean.get((f"blocks.{layer_of(site)}.block_in", role), 0.0)
     joined = share >= limits.holds > before and role in ("value", "next_key")
     return f"{site} at {role}" if joined else None
-
-
-def _mean_shares(
-    grids: Sequence[Grid], drawn: ndarray
-) -> tuple[dict[Place, float], dict[Place, Resamples]]:
-    """Return the mean share of every restored cell over seeds, and over resamples.
-
-    A seed that is not solved has no shares: the mean is over the solved ones, if there are any.
-    """
-    seeds = []
-    for grid in grids:
-        n, by_cell = len(grid.clean["likelihood"]), shares(grid).items()
-        restored = {cell[1:]: pair for cell, pair in by_cell if cell[0] == "restored"}
-        seeds.append({place: (x, _widen(again, x, n)) for place, (x, again) in restored.items()})
-    none = np.nan, np.full(RESAMPLES, np.nan)
-    mean: dict[Place, float] = {}
-    again: dict[Place, Resamples] = {}
-    for place in dict.fromkeys(place for seed in seeds for place in seed):
-        values, means = zip(*(seed.get(place, none) for seed in seeds), strict=True)
-        mean[place] = float(np.nanmean(values))
-        again[place] = _mean_over_seeds(means, drawn)
-    return mean, again
-
-
-def _widen(again: Resamples, value: float, n: int) -> Resamples:
-    """Spread resamples as those of fewer documents, since with few they lie too close together.
-
-    Without it the confidence at 30 documents is too high: docs/calibration.md.
-    """
-    return value + (again - value) * np.sqrt(n / max(n - WIDER, 1))
-
-
-def _mean_over_seeds(values: Sequence[Resamples], drawn: ndarray) -> Resamples:
-    """Return resamples of the mean over seeds: seeds are drawn again, and the documents of each.
-
-    A seed that is NaN is left out.
-    """
-    again = np.take_along_axis(np.stack(values, axis=1), drawn, axis=1)
-    valid = ~np.isnan(again)
-    with np.errstate(invalid="ignore"):  # a resample may have no valid seed
-        return np.where(valid, again, 0.0).sum(axis=1) / valid.sum(axis=1)

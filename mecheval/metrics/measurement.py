@@ -9,7 +9,6 @@ from numpy import ndarray
 
 from mecheval.metrics.statistics import ANY, BOUNDS, interval
 
-METRICS = ("likelihood", "accuracy", "logit", "kl")
 Values = dict[str, Float64[ndarray, " n"]]  # by metric, a number for each document
 
 

@@ -9,14 +9,12 @@ from numpy import ndarray
 from torch import Tensor
 
 from mecheval.core.errors import CheckFailed, InterventionError
-from mecheval.core.registry import Registry
-from mecheval.metrics.measurement import METRICS, Values
+from mecheval.metrics.measurement import Values
+from mecheval.metrics.registry import metrics
 
 Answers = Int32[ndarray, " n"]
 Logits = Float[Tensor, "n vocab"]
 Metric = Callable[[Tensor, Tensor], Tensor]
-BUILT_IN = (*METRICS, "loss", "share", "counterfactual")
-metrics = Registry("metric", given=("logits", "answers"), reserved=BUILT_IN)
 
 
 def register_metric(name: str) -> Callable[[Metric], Metric]:

@@ -18,6 +18,8 @@ from mecheval.models.short_convs import Sconv, Taps, missing_part, places_of
 
 Positions = Annotated[bool, Field(description="learned absolute positions added to the embedding")]
 Norm = Literal["layer", "rms"]
+BlockNorm = Annotated[Norm, Field(description="LayerNorm or RMSNorm before mixers and MLPs")]
+FinalNorm = Annotated[Norm, Field(description="LayerNorm or RMSNorm after the last block")]
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,7 @@ class Architecture:
     positions: bool = False
     mlp: bool = True
     norm: Norm = "layer"
+    final_norm: Norm = "layer"
     sconv: str = ""
     sconv_taps: int = 4
     whole: Spec | None = None
@@ -85,6 +88,7 @@ class Template:
     def __signature__(self) -> Signature:
         options = [option for mixer in self.base.mixers for option in _open_options(mixer)]
         options.append(Option("positions", Positions, self.base.positions))
+        options.append(Option("final_norm", FinalNorm, self.base.final_norm))
         options += [Option("sconv", Sconv, ""), Option("sconv_taps", Taps, 4)]
         return Signature([option.parameter for option in options])
 
@@ -96,7 +100,8 @@ class Template:
         for mixer in self.base.mixers:
             chosen = {option.name: values[option.name] for option in _open_options(mixer)}
             pattern.append((Spec(mixer.name, {**mixer.options, **chosen}),))
-        architecture = replace(self.base, pattern=tuple(pattern), positions=values["positions"])
+        block = {name: values[name] for name in ("positions", "final_norm")}
+        architecture = replace(self.base, pattern=tuple(pattern), **block)
         return architecture.with_convolutions(values["sconv"], values["sconv_taps"])
 
 
@@ -180,14 +185,13 @@ def hybrid(
     *,
     positions: Positions = False,
     mlp: Annotated[bool, Field(description="an MLP in every block")] = True,
-    norm: Annotated[
-        Norm, Field(description="LayerNorm or RMSNorm before mixers and MLPs")
-    ] = "layer",
+    norm: BlockNorm = "layer",
+    final_norm: FinalNorm = "layer",
     sconv: Sconv = "",
     sconv_taps: Taps = 4,
 ) -> Architecture:
     """A pattern of mixers: hybrid:mamba*3+attention[heads=2], or a|b for two in one block."""
-    whole = Architecture(parse_pattern(pattern), positions, mlp, norm)
+    whole = Architecture(parse_pattern(pattern), positions, mlp, norm, final_norm)
     return whole.with_convolutions(sconv, sconv_taps)
 
 
@@ -196,12 +200,11 @@ def parallel(
     *,
     positions: Positions = False,
     mlp: Annotated[bool, Field(description="an MLP in every block")] = True,
-    norm: Annotated[
-        Norm, Field(description="LayerNorm or RMSNorm before mixers and MLPs")
-    ] = "layer",
+    norm: BlockNorm = "layer",
+    final_norm: FinalNorm = "layer",
     sconv: Sconv = "",
     sconv_taps: Taps = 4,
 ) -> Architecture:
     """Mixers side by side in every block, whose outputs add up: parallel:attention|mamba."""
-    whole = Architecture((parse_layer(mixers),), positions, mlp, norm)
+    whole = Architecture((parse_layer(mixers),), positions, mlp, norm, final_norm)
     return whole.with_convolutions(sconv, sconv_taps)

@@ -1,15 +1,16 @@
 """Builds a model from its configuration: our backbone with mixers, or a third-party model."""
 
-from typing import TypeGuard
+from typing import Protocol, TypeGuard, runtime_checkable
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from mecheval.core.errors import InvalidInput
 from mecheval.core.spec import Spec
 from mecheval.models.config import ModelConfig, build_architecture
 from mecheval.models.external import ExternalModel
 from mecheval.models.language_model import LanguageModel
+from mecheval.models.ops import Reads
 from mecheval.models.registries import models
 
 Model = LanguageModel | ExternalModel  # model(tokens, at) returns the logits at some positions
@@ -24,17 +25,34 @@ def build_model(config: ModelConfig, vocab_size: int, seed: int = 0) -> Model:
         torch.manual_seed(seed)
         module = _build_whole(whole, config, vocab_size)
     _scale_weights(module, config)
-    return ExternalModel(module)
+    return module if isinstance(module, ExternalModel) else ExternalModel(module)
 
 
-def resumes(model: Model) -> TypeGuard[LanguageModel]:
-    """Return whether the forward pass can be resumed at a block: a LanguageModel's can."""
+@runtime_checkable
+class Resumable(Protocol):
+    """A model whose forward pass can be resumed at the input of each of its `depth` blocks."""
+
+    @property
+    def depth(self) -> int: ...
+
+    def resume(self, layer: int, x: Tensor, at: Reads | None = None) -> Tensor:
+        """Continue from the input of a block, or with `layer` equal to `depth` after the last."""
+        ...
+
+
+def resumes(model: Model) -> TypeGuard[Resumable]:
+    """Return whether the forward pass can be resumed at a block."""
     return hasattr(model, "resume")
+
+
+def is_ours(model: Model) -> TypeGuard[LanguageModel]:
+    """Return whether the model is our backbone, whose blocks and mixers are known."""
+    return isinstance(model, LanguageModel)
 
 
 def ours(model: Model, reason: str) -> LanguageModel:
     """Return the model if it is a LanguageModel, else raise InvalidInput with the reason."""
-    if not resumes(model):
+    if not is_ours(model):
         raise InvalidInput(f"model={model.name} must be a mecheval LanguageModel: {reason}")
     return model
 

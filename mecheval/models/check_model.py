@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from mecheval.core.errors import CheckFailed, InvalidInput
-from mecheval.models.build import Model, build_model, resumes
+from mecheval.models.build import Model, build_model, is_ours
 from mecheval.models.check import BATCH, Subject, check_mixer, run_checks
 from mecheval.models.config import ModelConfig, build_architecture
 from mecheval.models.registries import mixers
@@ -41,7 +41,7 @@ def check_model(model: Model, vocab_size: int, max_len: int) -> None:
     >>> model = LanguageModel(ModelConfig("attention", d_model=8, max_len=16), vocab_size=12)
     >>> check_model(model, vocab_size=12, max_len=16)
     """
-    name = model.config.architecture if resumes(model) else str(model.name)
+    name = model.config.architecture if is_ours(model) else str(model.name)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         longest = torch.randint(vocab_size, (BATCH, min(max_len, LONGEST_LEN)))
@@ -87,7 +87,7 @@ def _exact_copy(model: Model, tokens: Tensor) -> tuple[Model, float]:
     try:
         with torch.no_grad():
             if exact(tokens).dtype == torch.float64:
-                return exact, 1e-9
+                return exact, getattr(model, "tolerance", 1e-9)
     except Exception:  # the model creates tensors of another type itself
         pass
     return copy.deepcopy(model).cpu(), 1e-4

@@ -1,12 +1,13 @@
 """The configuration of a model, without torch: validated before anything heavy is imported."""
 
+from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Annotated
 
 from mecheval.core.errors import InvalidInput
 from mecheval.core.options import Field, settle
 from mecheval.core.registry import Registry
-from mecheval.core.spec import Spec
+from mecheval.core.spec import Scalar, Spec
 from mecheval.models.architecture import Architecture
 from mecheval.models.patterns import parse_layer, parse_pattern, print_layer, print_pattern
 from mecheval.models.registries import architectures, mixers, models
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     Name = str
 else:
     Name = str | type  # a class is replaced by its name
+HF_CONFIG = "hf-config"
+SIZES = {"hidden": "d_model", "layers": "layers"}  # what hf-config calls the sizes of a model
 Factor = Annotated[float, Field(gt=0, le=1e3)]
 
 
@@ -67,7 +70,8 @@ class ModelConfig:
 
             object.__setattr__(self, "architecture", register_object(self.architecture))
         settle(self)
-        spec = _canonical(Spec.parse(self.architecture))
+        spec, sizes = split_sizes(_canonical(Spec.parse(self.architecture)))
+        self._take_sizes(sizes)
         architecture = build_architecture(spec)
         object.__setattr__(self, "architecture", str(_registry_of(spec).shortest(spec)))
         for mixer in architecture.mixers:
@@ -79,6 +83,15 @@ class ModelConfig:
         if architecture.whole:
             models.check(spec, d_model=self.d_model, layers=self.layers, max_len=self.max_len)
 
+    def _take_sizes(self, sizes: Mapping[str, Scalar]) -> None:
+        """Take the width and depth that the architecture's options give."""
+        for name, value in sizes.items():
+            if (here := getattr(self, name)) not in (value, getattr(ModelConfig, name)):
+                problem = f"model.{name}={here} and {name}={value} of the architecture differ"
+                raise InvalidInput(f"{problem}; give one of them")
+            object.__setattr__(self, name, value)
+        settle(self)
+
     @property
     def third_party(self) -> bool:
         """True if one of its mixers, or the whole model, comes from a plug-in."""
@@ -86,10 +99,15 @@ class ModelConfig:
         ours = all(mixers.is_built_in(mixer.name) for mixer in architecture.mixers)
         return architecture.whole is not None or not ours
 
+    @property
+    def packages(self) -> tuple[str, ...]:
+        """The packages besides our own that have the model's code."""
+        return ("transformers",) if Spec.parse(self.architecture).name == HF_CONFIG else ()
+
 
 def build_architecture(text: str | Spec) -> Architecture:
     """Return the Architecture of a spec; a mixer or a whole model is one by itself."""
-    spec = Spec.parse(text) if isinstance(text, str) else text
+    spec, _ = split_sizes(Spec.parse(text) if isinstance(text, str) else text)
     registry = _registry_of(spec)
     if registry is models:
         models.check(spec)
@@ -99,7 +117,17 @@ def build_architecture(text: str | Spec) -> Architecture:
 
 def layers_for(text: str) -> int:
     """Return the usual number of layers, or that of a pattern if it has more."""
-    return max(ModelConfig.layers, len(build_architecture(_canonical(Spec.parse(text))).pattern))
+    spec, sizes = split_sizes(_canonical(Spec.parse(text)))
+    if "layers" in sizes:
+        return ModelConfig(text).layers
+    return max(ModelConfig.layers, len(build_architecture(spec).pattern))
+
+
+def split_sizes(spec: Spec) -> tuple[Spec, dict[str, Scalar]]:
+    """Return a spec without width and depth, and these by the names of a model's fields."""
+    names = SIZES if spec.name == HF_CONFIG else {}
+    sizes = {names[n]: value for n, value in spec.options.items() if n in names}
+    return Spec(spec.name, {n: v for n, v in spec.options.items() if n not in names}), sizes
 
 
 def _canonical(spec: Spec) -> Spec:

@@ -10,7 +10,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
-from mecheval.models.build import Model, resumes
+from mecheval.models.build import Model, is_ours
 from mecheval.models.site import record, sites
 
 LENGTHS = (64, 256, 1024)
@@ -39,8 +39,8 @@ def describe_model(model: Model, lengths: tuple[int, ...] = LENGTHS) -> ModelFac
     The state is counted if every mixer has a `state_size`, and the embedding if it is an
     `nn.Embedding` with a row for each token.
     """
-    blocks = list(model.blocks) if resumes(model) else []
-    if resumes(model):
+    blocks = list(model.blocks) if is_ours(model) else []
+    if is_ours(model):
         lengths = tuple(length for length in lengths if length <= model.config.max_len)
     sizes = [getattr(block.mixer, "state_size", None) for block in blocks]
     known = [size for size in sizes if size is not None]

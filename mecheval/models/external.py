@@ -69,12 +69,12 @@ class ExternalModel(nn.Module):
         places = getattr(module, "sites", {}) if sites is None else sites
         named = sites_of(module) | _place_sites(module, places)
         for name, site in named.items():  # before the module, so that a site has this name
-            _add_site(self, name, site)
+            add_site(self, name, site)
         self.module = module
         self.takes_at = "at" in inspect.signature(module.forward).parameters
-        self._ties = _tied_names(module.state_dict(prefix="module.", keep_vars=True))
+        self._ties = tied_names(module.state_dict(prefix="module.", keep_vars=True))
         with torch.no_grad(), torch.random.fork_rng(devices=[]):
-            _check_passes(self, named)
+            check_passes(self, named)
             _check_boundaries(self, [name for name in named if BOUNDARY.fullmatch(name)])
 
     def forward(self, tokens: Tokens, at: Reads | None = None) -> Logits:
@@ -172,7 +172,7 @@ def _apply(site: Site, value: Any) -> Tensor:
     return site(value)
 
 
-def _add_site(root: nn.Module, name: str, site: Site) -> None:
+def add_site(root: nn.Module, name: str, site: Site) -> None:
     """Add a site under its dotted name."""
     *path, last = name.split(".")
     parent = root
@@ -187,7 +187,7 @@ def _add_site(root: nn.Module, name: str, site: Site) -> None:
         raise InvalidInput(f"site {name!r} must have another name: {error.args[0]}") from error
 
 
-def _check_passes(model: ExternalModel, named: Mapping[str, Site]) -> None:
+def check_passes(model: ExternalModel, named: Mapping[str, Site]) -> None:
     """Check that a pass meets every site once, with batch and time axes, and is repeatable."""
     passes = [_shapes(model, named, *size) for size in zip(BATCHES, TIMES, strict=True)]
     problems = []
@@ -270,7 +270,7 @@ def _fits(site: Site, shapes: list[Shape]) -> bool:
     return len(site.axes) == len(sizes) and "time" in site.axes and sizes[site.time] == TIMES
 
 
-def _tied_names(tensors: Mapping[str, Tensor]) -> dict[str, str]:
+def tied_names(tensors: Mapping[str, Tensor]) -> dict[str, str]:
     """Map the name of each tensor that has an earlier name to that name."""
     first: dict[int, str] = {}
     ties = {}

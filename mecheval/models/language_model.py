@@ -14,7 +14,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from mecheval.core.errors import InvalidInput
-from mecheval.models.architecture import Architecture
+from mecheval.models.architecture import Architecture, Norm
 from mecheval.models.config import ModelConfig, build_architecture
 from mecheval.models.layer import add_convolutions, build_layer
 from mecheval.models.layers import MLP, ResidualConv, RMSNorm
@@ -67,7 +67,7 @@ class LanguageModel(nn.Module):
             self.embed_out = Site("batch time d_model", "the embedded tokens")
             self.blocks = nn.ModuleList([Block(config, architecture, layer) for layer in layers])
             self.final_in = Site("batch time d_model", "the stream after the last block")
-            self.norm = nn.LayerNorm(d_model)
+            self.norm = _norm(architecture.final_norm, d_model)
             init_weights(self)
 
     def forward(self, tokens: Tokens, at: Reads | None = None) -> Logits:
@@ -77,6 +77,11 @@ class LanguageModel(nn.Module):
         if self.positions is not None:
             x = x + self.positions.weight[: tokens.shape[1]]
         return self._logits(0, self.embed_out(x), at, head)
+
+    @property
+    def depth(self) -> int:
+        """The number of blocks."""
+        return len(self.blocks)
 
     def resume(self, layer: int, x: Stream, at: Reads | None = None) -> Logits:
         """Continue the forward pass from the input of a block.
@@ -122,7 +127,7 @@ class Block(nn.Module):
             return ResidualConv(d_model, taps) if place in places else nn.Identity()
 
         self.block_in = Site(stream, "the stream before the block")
-        self.norm1 = _norm(architecture, d_model)
+        self.norm1 = _norm(architecture.norm, d_model)
         self.sconv_A = sconv("A")
         self.mixer_in = Site(stream, "the mixer's input, normalised")
         self.mixer = build_layer(architecture.layer(layer), d_model, config.max_len)
@@ -133,7 +138,7 @@ class Block(nn.Module):
         self.mixer_out = Site(stream, "what the mixer adds to the stream")
         self.mlp = MLP(d_model, taps=taps if "D" in places else 0) if architecture.mlp else None
         if self.mlp is not None:
-            self.norm2 = _norm(architecture, d_model)
+            self.norm2 = _norm(architecture.norm, d_model)
             self.sconv_C = sconv("C")
             self.mlp_in = Site(stream, "the MLP's input, normalised")
             self.sconv_M = sconv("M")
@@ -196,5 +201,5 @@ def init_weights(model: LanguageModel) -> None:
             module.weight *= config.init_linear / (math.sqrt(config.layers) if residual else 1.0)
 
 
-def _norm(architecture: Architecture, d_model: int) -> nn.Module:
-    return RMSNorm(d_model, eps=1e-5) if architecture.norm == "rms" else nn.LayerNorm(d_model)
+def _norm(name: Norm, d_model: int) -> nn.Module:
+    return RMSNorm(d_model, eps=1e-5) if name == "rms" else nn.LayerNorm(d_model)

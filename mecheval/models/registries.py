@@ -1,6 +1,7 @@
 """The registries of mixers, architectures and whole models."""
 
 from mecheval.core.registry import Registry
+from mecheval.models.hf.options import SmallOptions
 from mecheval.models.mixer_options import additive, gated, paper, recurrent, rwkv, state_space
 
 mixers = Registry("mixer", given=("d_model", "max_len"))
@@ -25,8 +26,9 @@ for name, cls, family in (
 ):
     mixers.add(name, f"mecheval.models.mixers.{name}:{cls}", getattr(family, f"{cls}Options"))
 
-# whole models, all of them third-party
+# whole models, all of them of other packages
 models = Registry("model", given=("vocab_size", "d_model", "layers", "max_len"))
+models.add("hf-config", "mecheval.models.hf.small:build_small", SmallOptions)
 
 architectures = Registry("architecture")
 for name in (

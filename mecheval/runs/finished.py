@@ -26,6 +26,7 @@ from mecheval.tasks.splits import Split
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from pandas import DataFrame
+    from transformers import PreTrainedModel
 
     from mecheval.interventions.grid import Condition, Grid
     from mecheval.interventions.verdict import Verdict
@@ -190,6 +191,12 @@ class Run(CheckedFolder):
             split=split,
             progress=progress,
         )
+
+    def to_transformers(self) -> "PreTrainedModel":
+        """Return the trained model as a class of transformers: see `to_transformers`."""
+        from mecheval.models.hf.export import to_transformers
+
+        return to_transformers(self.load_model())
 
     @property
     def emerged(self) -> dict[str, dict[str, int]]:

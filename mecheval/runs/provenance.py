@@ -9,8 +9,9 @@ import platform
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from types import MappingProxyType
@@ -25,11 +26,21 @@ PACKAGES = ("mecheval", "torch", "numpy", "numba", "scipy")
 _RSS_UNIT = 1 if sys.platform == "darwin" else 1024
 
 
-def made_by(device: str, threads: int, plugins: Mapping[str, str]) -> dict[str, Any]:
-    """Return what could change the bits of a run; `plugins` are checksums of the imported files."""
-    versions = {name: version(name) for name in PACKAGES}
+def made_by(
+    device: str, threads: int, plugins: Mapping[str, str], packages: Sequence[str] = ()
+) -> dict[str, Any]:
+    """Return what could change the bits of a run.
+
+    `plugins` are checksums of the imported files, `packages` those that have the model's code.
+    """
+    versions = {name: _version(name) for name in (*PACKAGES, *packages)}
     options = {"device": device, "threads": threads, "flush_denormal": True}
     return {**versions, **options, "plugins": dict(plugins)}
+
+
+@cache
+def _version(package: str) -> str:
+    return version(package)
 
 
 @dataclass

@@ -68,7 +68,8 @@ def run(
     watchers = [*watchers, *run_progress(progress)]
     classes = defined_classes(experiment.model)
     checksums = {name: checksum for name, (checksum, _) in classes.items()}
-    made = made_by(settings.device, settings.threads, {**checksums, **settings.plugins})
+    plugins = {**checksums, **settings.plugins}
+    made = made_by(settings.device, settings.threads, plugins, experiment.model.packages)
     pending = PendingRun(Path(out) / experiment.name)
     if finished := pending.finished:
         return _check_finished(finished, experiment, made)

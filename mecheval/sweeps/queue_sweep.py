@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
-from mecheval.results.plan import FINISHED
+from mecheval.results.plan import FINISHED, Plan
 from mecheval.sweeps.options import SweepOptions
 from mecheval.sweeps.planned import PlannedRun
 from mecheval.sweeps.queue import Queue
@@ -26,6 +26,10 @@ def sweep_of(queue: Queue, folder: Path, options: SweepOptions) -> Sweep | None:
     """Return the sweep of what is not kept yet, or None if everything is."""
     todo = queue.todo
     return Sweep(todo, folder, RECIPE, SCALE, options) if todo else None
+
+
+def is_of_queue(plan: Plan) -> bool:
+    return (plan.recipe, plan.scale) == (RECIPE, SCALE)
 
 
 def execute(

@@ -96,12 +96,14 @@ class Sweep:
         for path in self.options.plugins:
             load_plugin(path)
         settings = Settings(device=self.options.device, plugins=checksums())
-        made = made_by(settings.device, settings.threads, settings.plugins)
+        machine = settings.device, settings.threads, settings.plugins
+        folder, save_every = str(self.folder.resolve()), self.options.save_every
         plugins = tuple(str(Path(path).resolve()) for path in self.options.plugins)
-        how = (str(self.folder.resolve()), made, self.options.save_every, plugins)
         runs = []
         for experiment, record in zip(self.experiments, self.plan.experiments, strict=True):
-            run = PlannedRun(record, experiment.name, *how, self.options.timeout)
+            made = made_by(*machine, experiment.model.packages)
+            how = (folder, made, save_every, plugins, self.options.timeout)
+            run = PlannedRun(record, experiment.name, *how)
             run.experiment = experiment
             runs.append(run)
         if self.folder.is_dir():
@@ -111,7 +113,7 @@ class Sweep:
                 if run.status in FINISHED:
                     final = run.place.final
                     provenance = Run(final).provenance
-                    check_same(final, provenance["made_by"], made)
+                    check_same(final, provenance["made_by"], run.made_by)
                     run.speed = run.steps / max(float(provenance.get("wall_seconds", 0)), 1e-3)
                 elif run.status != "waiting":
                     run.speed = read_progress(run.place.folder).get("speed")

@@ -68,9 +68,9 @@ def _run(planned: PlannedRun) -> str:
         load_plugin(path)
     device = planned.made_by["device"]
     settings = Settings(device=device, save_every=planned.save_every, plugins=checksums())
-    made = made_by(settings.device, settings.threads, settings.plugins)
-    check_same(planned.place.folder, planned.made_by, made)
     experiment = planned.experiment
+    how = settings.device, settings.threads, settings.plugins
+    check_same(planned.place.folder, planned.made_by, made_by(*how, experiment.model.packages))
     from mecheval.runs.run import run
 
     watchers = [ProgressFile(planned)]

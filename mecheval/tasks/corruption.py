@@ -152,9 +152,12 @@ def corrupt(
 def corrupt_by_kind(
     task: _Corrupts, docs: Documents, role: Role, seed: int, kind: Kind
 ) -> Corrupted:
-    """Corrupt documents of any task: its own `corrupt` knows the built-in kinds."""
+    """Corrupt documents of any task: its own `corrupt` knows the built-in kinds.
+
+    A task in words passes every kind on to the task of its symbols.
+    """
     check_role(task, role)
-    if kind in BUILT_IN:
+    if kind in BUILT_IN or getattr(task, "corrupts_any_kind", False):
         return task.corrupt(docs, role, seed, kind)
     return corrupt(task, docs, role, seed, kind)
 

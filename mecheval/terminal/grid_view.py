@@ -26,15 +26,23 @@ EXPLAINED = {
 @contextmanager
 def progress(title: str) -> Iterator[Callable[[int, int], None]]:
     """Show a bar with the time left on stderr, if that is a terminal, and remove it at the end."""
-    console, refreshed = Console(stderr=True), 0.0
+    with stages(title) as show:
+        yield lambda done, total: show("", done, total)
+
+
+@contextmanager
+def stages(title: str) -> Iterator[Callable[[str, int, int], None]]:
+    """Show a bar for work in several stages, each with a name and a total of its own."""
+    console, refreshed = Console(stderr=True, emoji=False), 0.0
     name = TextColumn("{task.description}", markup=False)
     columns = name, BarColumn(), TaskProgressColumn(), TimeRemainingColumn()
     hidden = not console.is_terminal
     bar = Progress(*columns, console=console, auto_refresh=False, transient=True, disable=hidden)
 
-    def update(done: int, total: int) -> None:
+    def update(stage: str, done: int, total: int) -> None:
         nonlocal refreshed
-        bar.update(line, completed=done, total=total)
+        text = f"{title} · {stage}" if stage else title
+        bar.update(line, completed=done, total=total, description=text)
         if time.monotonic() - refreshed > REFRESH_SECONDS:
             refreshed = time.monotonic()
             bar.refresh()

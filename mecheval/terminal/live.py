@@ -18,7 +18,7 @@ REFRESH_SECONDS, LINE_SECONDS = 0.2, 5.0
 
 def progress() -> "Watcher":
     """Return a watcher that suits stderr."""
-    console = Console(stderr=True)
+    console = Console(stderr=True, emoji=False)
     return Bar(console) if console.is_terminal else Lines(console)
 
 

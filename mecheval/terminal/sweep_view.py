@@ -30,7 +30,7 @@ Row = Mapping[str, Any]  # a state by column, as `PlannedRun.row` and `Plan.stat
 @contextmanager
 def sweep_progress(workers: int) -> "Iterator[LiveTable | Lines]":
     """Yield a function that shows the runs it is called with."""
-    console = Console(stderr=True, highlight=False)
+    console = Console(stderr=True, highlight=False, emoji=False)
     if console.is_terminal:
         with Live(console=console, auto_refresh=False, transient=True) as live:
             yield LiveTable(live, workers)

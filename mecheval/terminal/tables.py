@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 from operator import itemgetter
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console, Group, RenderableType
@@ -27,8 +28,15 @@ KEY = 8  # characters of a run's key that are printed
 NUMBERS = ("loss", "logit", "kl")  # every other metric is a fraction, printed in per cent
 
 
+class Screen(Console):
+    """A console that leaves a reader who is gone to the command line, as `print` does."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError
+
+
 def console() -> Console:
-    return Console(highlight=False)
+    return Screen(highlight=False, emoji=False)
 
 
 def roomy_console() -> Console:
@@ -40,7 +48,7 @@ def roomy_console() -> Console:
 
 def working(message: str) -> Status:
     """Return a spinner on stderr; it prints nothing when stderr is not a terminal."""
-    return Console(stderr=True).status(message)
+    return Console(stderr=True, emoji=False).status(message)
 
 
 def duration(low: int | float, high: int | float) -> str:
@@ -127,7 +135,10 @@ def layer_kinds(kinds: Sequence[str]) -> str:
     return ", ".join(texts)
 
 
-def cost_table(facts: "ModelFacts", kinds: Sequence[str] = ()) -> Table:
+def cost_table(
+    facts: "ModelFacts", kinds: Sequence[str] = (), about: Row = MappingProxyType({})
+) -> Table:
+    """Return what a model costs; `about` has more facts on a model of transformers."""
     table = Table(box=None, pad_edge=False, show_header=False)
     if kinds:
         table.add_row("layers", Text(layer_kinds(kinds)))
@@ -137,6 +148,11 @@ def cost_table(facts: "ModelFacts", kinds: Sequence[str] = ()) -> Table:
         table.add_row(f"state after {length} tokens", f"{size:,} bytes in float32")
     for length, flops in facts.flops_per_token.items():
         table.add_row(f"operations per token, {length} tokens", f"{flops:,} (without the head)")
+    if about:
+        table.add_row("sites", f"{about['sites']}")
+        table.add_row("weights", f"{about['dtype']} on {about['device']}")
+    for note in about.get("notes", ()):
+        table.add_row("note", Text(note))
     return table
 
 

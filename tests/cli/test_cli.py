@@ -126,6 +126,34 @@ def test_list_prints_every_option_for_programs(capsys):
     assert all(entry["summary"] for entry in entries.values())
 
 
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        ("metrics", "kl"),
+        ("loggers", "tensorboard"),
+        ("figures", "figure3"),
+        ("claims", "ar-solved"),
+    ],
+)
+def test_what_has_no_options_is_listed_with_what_it_is(capsys, kind, name):
+    records = {record["name"]: record for record in run_json(capsys, "list", kind)}
+    assert records[name]["summary"]
+    assert main(["list", kind]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert all(f"{name} · {record['summary']}" in shown for name, record in records.items())
+
+
+def test_a_metric_of_a_file_is_listed(capsys, tmp_path, own_names):
+    file = tmp_path / "mine.py"
+    file.write_text(
+        "from mecheval import register_metric\n"
+        '@register_metric("surprise_of_mine")\n'
+        'def surprise(logits, answers):\n    "How surprising it is."\n'
+    )
+    records = run_json(capsys, "list", "metrics", "--plugin", str(file))
+    assert records[-1] == {"name": "surprise_of_mine", "summary": "How surprising it is."}
+
+
 def test_show_task_prints_what_the_data_are_like(capsys):
     facts = run_json(capsys, "show", "task", "atr", "--train", "4000", "--evaluation", "320")
     assert facts["train_documents"] == 4000

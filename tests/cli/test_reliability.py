@@ -67,6 +67,18 @@ def test_results_of_the_other_runs_are_complete(damaged, capsys):
         assert len(Results(Path("runs")).rows()) == 5 * len(ROWS)
 
 
+def test_a_reader_who_leaves_early_is_told_nothing(monkeypatch, capsys):
+    """As `head` does; rich would exit by itself, which looked like a fault of a plug-in."""
+
+    class Gone(io.StringIO):
+        def write(self, text):
+            raise BrokenPipeError
+
+    monkeypatch.setattr(sys, "stdout", Gone())
+    assert main(["list", "recipes"]) == 1
+    assert capsys.readouterr().err == ""
+
+
 def test_nothing_is_said_of_whole_runs(runs, capsys):
     assert main(["results", "runs", "--csv"]) == 0
     assert capsys.readouterr().err == ""

@@ -13,6 +13,7 @@ from support.made_grids import ROLES, grid_for, grid_of
 from mecheval.core.errors import InvalidInput
 from mecheval.interventions.classify import classify
 from mecheval.interventions.interchange import interchange
+from mecheval.interventions.resampling import WIDER
 from mecheval.interventions.restoration import shares
 from mecheval.interventions.verdict import (
     ASSOCIATION,
@@ -20,7 +21,6 @@ from mecheval.interventions.verdict import (
     INDUCTION,
     MIXED,
     UNSOLVED,
-    WIDER,
     Lost,
     Thresholds,
     Verdict,

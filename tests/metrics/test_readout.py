@@ -10,7 +10,8 @@ from mecheval.core import registry
 from mecheval.core.errors import CheckFailed, InvalidInput
 from mecheval.interventions.interchange import interchange
 from mecheval.metrics.behaviour import behaviour
-from mecheval.metrics.readout import metrics, register_metric
+from mecheval.metrics.readout import register_metric
+from mecheval.metrics.registry import metrics
 from mecheval.models.config import ModelConfig
 from mecheval.models.language_model import LanguageModel
 from mecheval.tasks.recall import Recall

@@ -21,7 +21,7 @@ VARIANTS += [
 
 @pytest.mark.parametrize(("name", "options"), VARIANTS)
 def test_every_built_in_mixer_passes(name, options):
-    check_mixer(mixers.get(name), max_len=33, **options)
+    check_mixer(mixers.get(name), d_model=16, max_len=33, **options)
 
 
 class Mean(nn.Module):

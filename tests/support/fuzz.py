@@ -103,7 +103,7 @@ def line(seed: int, number: int, known: Sequence[Command]) -> Line:
 def _arguments(rng: random.Random, command: Command, kind: str) -> list[str]:
     given, wanted = [], values.choose(rng, command.words)
     for param in command.params:
-        if param.opts[0] in EAGER:
+        if param.opts[0] in EAGER or (kind != "hostile" and wanted.get(param.name) == ()):
             continue
         optional = not param.required and param.name not in wanted
         if optional and rng.random() < (0.5 if kind == "hostile" else 0.75):
@@ -124,7 +124,7 @@ def _value(
 ) -> str:
     if kind == "hostile" and rng.random() < 0.6:
         return rng.choice(values.HOSTILE)
-    if param.name in wanted:
+    if wanted.get(param.name):
         return str(rng.choice(wanted[param.name]))
     return values.valid(rng, param, command.words)
 

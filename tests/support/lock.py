@@ -44,7 +44,7 @@ PLATFORMS = {
 }
 PYTHONS = ("3.11", "3.12", "3.13")
 BUILD = ("hatchling", "editables")  # build without isolation, so that these are verified too
-GROUPS = {"dev": ("dev",), "extras": ("oracles", "ray", "docs")}
+GROUPS = {"dev": ("dev",), "extras": ("hf", "oracles", "ray", "docs")}
 Place = tuple[str, str]  # platform and version of Python
 PLACES: tuple[Place, ...] = tuple(itertools.product(PLATFORMS, PYTHONS))
 

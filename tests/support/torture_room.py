@@ -31,6 +31,20 @@ def mine(scale):
     for seed in range(2):
         yield Experiment.of({**FIELDS, "seed": seed})
 """
+STUDY = '[[study]]\nrecipe = "mine"\nscale = "quick"\nwhy = "It is first."\n'
+QUEUES = {
+    "two.toml": STUDY + STUDY.replace("quick", "small"),
+    "seeds.toml": STUDY + "only = { seed = 1 }\n",
+    "fields.toml": STUDY + 'name = "wider"\nfields = { model.d_model = 16, train.lr = 1e-3 }\n',
+    "fields_unnamed.toml": STUDY + "fields = { model.d_model = 16 }\n",
+    "unknown.toml": STUDY.replace("mine", "minee"),
+    "twice.toml": STUDY + STUDY + "only = { seed = 1 }\n",
+    "wrong.toml": "[study]\nrecipe = 3\n",
+    "empty.toml": "",
+    "only.toml": STUDY + "only = { seed = 99 }\n",
+    "typed.toml": STUDY + "seeds = true\nonly = { train.lr = [1, {}] }\nfields = 1e400\n",
+    "name.toml": STUDY + 'name = "../kept"\n' + STUDY.replace('"quick"', "1979-05-27"),
+}
 MIXER = """
 import torch
 from mecheval import register_mixer
@@ -79,6 +93,11 @@ def build(room: Path) -> Path:
     (room / "bad.toml").write_text("task = 3\nnonsense")
     (room / "deep.toml").write_text("a = " + "[" * 5000)
     (room / "binary.toml").write_bytes(bytes(range(256)) * 20)
+    text = TINY.format(architecture="hybrid:rg_lru|mamba+attention", seed=0, lr=1e-3)
+    (room / "hybrid.toml").write_text(text)
+    require(room, "run", "--file", "hybrid.toml", "--out", "hybrids")
+    (hybrid,) = (path for path in (room / "hybrids").iterdir() if path.is_dir())
+    shutil.move(hybrid, room / "HYBRID")
     finished = sorted(path for path in (room / "runs").iterdir() if path.is_dir())
     shutil.copytree(finished[0], room / "RUN")
     fabricate_sweep(room / "sweep")
@@ -91,6 +110,7 @@ def build(room: Path) -> Path:
     shutil.copytree(room / "kept", room / "kept_damaged")
     (room / "kept_damaged" / "rows.parquet").write_bytes(b"PAR1 not really PAR1")
     shutil.copytree(room / "runs", os.fsdecode(bytes(room) + b"/not-utf8-\xff"))
+    write_queues(room)
     (room / "empty").mkdir()
     (room / "locked").mkdir()
     (room / "locked").chmod(0o555)
@@ -101,6 +121,16 @@ def build(room: Path) -> Path:
     (room / "file.bin").write_bytes(bytes(range(256)))
     (room / "file.txt").write_text("text\n")
     return room
+
+
+def write_queues(room: Path) -> None:
+    """Write files of studies, some beside kept studies that are damaged or of other runs."""
+    for place in ("queue", "queue/damaged", "queue/mixed"):
+        (room / place).mkdir()
+        for name, text in QUEUES.items():
+            (room / place / name).write_text(text)
+    shutil.copytree(room / "kept_damaged", room / "queue" / "damaged" / "other")
+    shutil.copytree(room / "kept_sweep", room / "queue" / "mixed" / "mine-quick")
 
 
 def fabricate_sweep(folder: Path) -> None:

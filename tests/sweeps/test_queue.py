@@ -90,6 +90,18 @@ def test_every_run_of_every_study_is_kept_and_a_shared_one_is_trained_once(place
     assert ours.finished() | theirs.finished() == set(trained)
 
 
+def test_the_status_of_its_folder_says_nothing_about_runs_that_are_kept(place, trained, capsys):
+    """Its plan has what is not kept yet: the others are where they belong."""
+    (place / "kept" / "queue.toml").write_text(QUEUE.partition('[[study]]\nrecipe = "theirs')[0])
+    assert main(WORDS) == 0
+    (place / "kept" / "queue.toml").write_text(QUEUE)
+    assert main(WORDS) == 0
+    assert len(trained) == 3
+    capsys.readouterr()
+    assert main(["sweep", "status", "runs/queue"]) == 0
+    assert capsys.readouterr().err == ""
+
+
 def test_what_is_kept_is_what_the_runs_measured(place, trained):
     assert main(WORDS) == 0
     runs, kept = Results(place / "runs" / "queue"), Results(place / "kept" / "mine-quick")

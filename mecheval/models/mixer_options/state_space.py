@@ -6,17 +6,26 @@ from typing import Annotated, ClassVar, Literal
 from mecheval.core.options import Constraints, Field
 from mecheval.models.mixer_options import MixerOptions, Projections, Taps
 
+HEAD_DIM = 32  # and less where it does not divide the width
+
+
+def fitting(head_dim: int, d_inner: int) -> int:
+    """Return the channels in a head: as given, at the default the largest divisor up to it."""
+    if head_dim != HEAD_DIM:
+        return head_dim
+    return max(n for n in range(1, HEAD_DIM + 1) if d_inner % n == 0)
+
 
 def head_dim_divides(head_dim: int, expand: int, d_model: int) -> str | None:
     d_inner = expand * d_model
-    if d_inner % head_dim == 0:
+    if d_inner % fitting(head_dim, d_inner) == 0:
         return None
     rule = f"head_dim={head_dim} must divide expand·d_model={d_inner}"
     return f"{rule}; use {max(n for n in range(1, head_dim) if d_inner % n == 0)}"
 
 
 def groups_divide(groups: int, head_dim: int, expand: int, d_model: int) -> str | None:
-    heads = expand * d_model // head_dim
+    heads = expand * d_model // fitting(head_dim, expand * d_model)
     if heads % groups == 0:
         return None
     return f"groups={groups} must divide the heads, expand·d_model/head_dim={heads}; use groups=1"
@@ -35,7 +44,10 @@ class StateSpaceOptions(MixerOptions):
 
     d_state: Annotated[int, Field(ge=1, le=1024, description="width of B and C")] = 64
     expand: Annotated[int, Field(ge=1, le=16, description="channels, as a multiple of d_model")] = 2
-    head_dim: Annotated[int, Field(ge=1, le=1024, description="channels in a head")] = 32
+    head_dim: Annotated[
+        int,
+        Field(ge=1, le=1024, description="channels in a head; the default is less where it must"),
+    ] = HEAD_DIM
     groups: Annotated[int, Field(ge=1, description="groups of heads that share B and C")] = 1
     gate: Annotated[bool, Field(description="the output is gated")] = True
     skip: Annotated[bool, Field(description="a multiple D of each value is added where it is")] = (
@@ -46,6 +58,10 @@ class StateSpaceOptions(MixerOptions):
     projections: ClassVar[Projections] = {
         which: (f"{name}_proj", 0, 1) for which, name in zip("qkv", "CBx", strict=True)
     }
+
+    def __post_init__(self) -> None:
+        self.head_dim = fitting(self.head_dim, self.d_inner)
+        super().__post_init__()
 
     @property
     def d_inner(self) -> int:

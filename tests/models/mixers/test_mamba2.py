@@ -15,6 +15,8 @@ from support.numpy_reference import (
 )
 from support.task_facts import relative_error
 
+from mecheval.core.errors import InvalidInput
+from mecheval.models.config import ModelConfig
 from mecheval.models.mixers.mamba2 import Mamba2
 from mecheval.models.ops.per_token import rms_norm_ref, silu_gate_ref
 from mecheval.models.ops.recurrence import recurrence_ref
@@ -160,6 +162,21 @@ def test_what_is_read_is_a_sum_over_pairs_of_tokens():
         o = torch.einsum("bhts,bshp->bthp", weights, values)
         assert relative_error(seen["head_out"], o) <= 1e-12, case
         assert (weights.triu(1) == 0).all()
+
+
+@pytest.mark.parametrize(
+    ("d_model", "channels"), [(4, 8), (6, 12), (20, 20), (16, 32), (64, 32), (37, 2)]
+)
+def test_heads_have_32_channels_or_the_most_below_that_divide_the_width(d_model, channels):
+    ModelConfig("mamba2", d_model=d_model)
+    assert Mamba2(d_model, 16).head_dim == channels
+
+
+def test_a_width_of_heads_that_is_given_is_not_changed():
+    with pytest.raises(InvalidInput, match="head_dim=24 must divide expand·d_model=32; use 16"):
+        ModelConfig("mamba2:head_dim=24", d_model=16)
+    with pytest.raises(InvalidInput, match=r"groups=2 must divide the heads, .*=1; use groups=1"):
+        Mamba2(4, 16, groups=2)
 
 
 @torch.no_grad()

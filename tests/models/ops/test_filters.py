@@ -67,34 +67,36 @@ def error(form, inputs, time):
     return largest_error(partial(form, time=time), partial(twin, time=time), inputs, sums=4)
 
 
-@pytest.mark.parametrize("shape", SHIFTS, ids=str)
-def test_a_shift_filter_has_the_values_and_gradients_of_its_recurrence(shape):
-    *sizes, time = shape
-    assert error(shift_filter, draw_shift(*sizes), time) < 1e-10
-    assert error(shift_filter, draw_shift(*sizes, dtype=torch.float32), time) < 1e-5
+def assert_shifts_agree(shapes):
+    for *sizes, time in shapes:
+        double, single = draw_shift(*sizes), draw_shift(*sizes, dtype=torch.float32)
+        assert error(shift_filter, double, time) < 1e-10, (*sizes, time)
+        assert error(shift_filter, single, time) < 1e-5, (*sizes, time)
+
+
+def assert_diagonals_agree(shapes):
+    for channels, pairs, time, step in shapes:
+        double = draw_diagonal(channels, pairs, step)
+        single = draw_diagonal(channels, pairs, step, torch.float32)
+        assert error(diagonal_filter, double, time) < 1e-10, (channels, pairs, time, step)
+        assert error(diagonal_filter, single, time) < 1e-5, (channels, pairs, time, step)
+
+
+def test_a_shift_filter_has_the_values_and_gradients_of_its_recurrence():
+    assert_shifts_agree(SHIFTS)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("shape", DIAGONALS, ids=str)
-def test_a_diagonal_filter_has_the_values_and_gradients_of_its_recurrence(shape):
-    channels, pairs, time, step = shape
-    single = draw_diagonal(channels, pairs, step, torch.float32)
-    assert error(diagonal_filter, draw_diagonal(channels, pairs, step), time) < 1e-10
-    assert error(diagonal_filter, single, time) < 1e-5
+def test_a_diagonal_filter_has_the_values_and_gradients_of_its_recurrence():
+    assert_diagonals_agree(DIAGONALS)
 
 
-@pytest.mark.parametrize("shape", SHIFTS[::5], ids=str)
-def test_a_shift_filter_without_a_kernel_is_the_same(shape, no_kernels):
-    *sizes, time = shape
-    assert error(shift_filter, draw_shift(*sizes), time) < 1e-10
-    assert error(shift_filter, draw_shift(*sizes, dtype=torch.float32), time) < 1e-5
+def test_a_shift_filter_without_a_kernel_is_the_same(no_kernels):
+    assert_shifts_agree(SHIFTS[::5])
 
 
-@pytest.mark.parametrize("shape", DIAGONALS[::4], ids=str)
-def test_a_diagonal_filter_without_a_kernel_is_the_same(shape, no_kernels):
-    channels, pairs, time, step = shape
-    assert error(diagonal_filter, draw_diagonal(channels, pairs, step), time) < 1e-10
-    assert error(diagonal_filter, draw_diagonal(channels, pairs, step, torch.float32), time) < 1e-5
+def test_a_diagonal_filter_without_a_kernel_is_the_same(no_kernels):
+    assert_diagonals_agree(DIAGONALS[::4])
 
 
 @pytest.mark.slow

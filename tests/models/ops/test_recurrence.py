@@ -3,6 +3,7 @@
 from dataclasses import fields, replace
 from itertools import product
 
+import numpy as np
 import pytest
 import torch
 from support.numpy_reference import PRECISION
@@ -10,6 +11,8 @@ from support.task_facts import relative_error
 
 from mecheval.models.layers import l2_normalise
 from mecheval.models.ops.compiled import apply_kernels
+from mecheval.models.ops.kernels import additive_recurrence
+from mecheval.models.ops.kernels import recurrence as general_recurrence
 from mecheval.models.ops.kernels.recurrence import CHUNK, WIDTHS, block_width
 from mecheval.models.ops.recurrence import (
     Writes,
@@ -94,6 +97,16 @@ def in_double(q, writes):
         for name, x in tensors(writes).items()
     }
     return q.detach().double().requires_grad_(), replace(writes, **parts)
+
+
+@pytest.mark.parametrize(("module", "inputs"), [(additive_recurrence, 5), (general_recurrence, 7)])
+def test_a_kernel_is_not_compiled_again_by_the_next_process(module, inputs):
+    """That makes the functions in it anew, as a second call of `kernels` without cache does."""
+    for _ in range(2):
+        forward, _ = module.kernels.__wrapped__(WIDTHS[0])
+        forward(*np.zeros((inputs, 1, 1, 1, 4), np.float32))
+    assert forward.stats.cache_hits
+    assert not forward.stats.cache_misses
 
 
 @pytest.mark.parametrize("dtype", PRECISION, ids=str)

@@ -19,7 +19,7 @@ from functools import cache
 import numpy as np
 from numba import njit
 
-from mecheval.models.ops.kernels import FAST, GROUP, four
+from mecheval.models.ops.kernels import GROUP, compile_for, four
 from mecheval.models.ops.kernels.exponential import exp
 
 # rows of the scratch array: what is written and read, and the gradients of the two
@@ -130,7 +130,7 @@ def kernels(WIDTH: int) -> tuple[Callable[..., None], Callable[..., None]]:
             gk[r, 2] += k2
             gk[r, 3] += k3
 
-    @njit(cache=True, fastmath=FAST, error_model="numpy")
+    @compile_for(WIDTH)
     def forward(q, k, v, log_w, o):
         """Write the outputs."""
         batch, time, heads, d_key = q.shape
@@ -156,7 +156,7 @@ def kernels(WIDTH: int) -> tuple[Callable[..., None], Callable[..., None]]:
                         else:
                             step(S, w, keys[n, t, h], row)
 
-    @njit(cache=True, fastmath=FAST, error_model="numpy")
+    @compile_for(WIDTH)
     def backward(q, k, v, log_w, g, gq, gk, gv, glog_w):
         """Write `gv` and add to the other gradients, which are 0, given `g`, the outputs'."""
         batch, time, heads, d_key = q.shape

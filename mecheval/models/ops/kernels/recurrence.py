@@ -14,7 +14,7 @@ from functools import cache
 import numpy as np
 from numba import njit
 
-from mecheval.models.ops.kernels import FAST, GROUP, four
+from mecheval.models.ops.kernels import GROUP, compile_for, four
 
 WIDTHS = 16, 32, 64
 CHUNK = 16  # steps: their memories fit into the processor's second cache
@@ -75,7 +75,7 @@ def kernels(WIDTH: int) -> tuple[Callable[..., None], Callable[..., None]]:
                 S[i, j], S[i + 1, j], S[i + 2, j], S[i + 3, j] = s0, s1, s2, s3
                 row[OUT, j] += q0 * s0 + q1 * s1 + q2 * s2 + q3 * s3
 
-    @njit(cache=True, fastmath=FAST, error_model="numpy")
+    @compile_for(WIDTH)
     def forward(q, k, v, w, a, b, o):
         """Write the outputs."""
         batch, time, heads, d_key = q.shape
@@ -99,7 +99,7 @@ def kernels(WIDTH: int) -> tuple[Callable[..., None], Callable[..., None]]:
                         else:
                             step(S, S, k[n, t, h], w[n, t, h], b[n, t, h], row)
 
-    @njit(cache=True, fastmath=FAST, error_model="numpy")
+    @compile_for(WIDTH)
     def backward(q, k, v, w, a, b, g, gq, gk, gv, gw, ga, gb):
         """Write `gv` and add to the other gradients, given `g`, that of the outputs."""
         batch, time, heads, d_key = q.shape

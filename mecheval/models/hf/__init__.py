@@ -1,0 +1,1 @@
+"""Causal language models of `transformers`, loaded or built small, with sites."""
