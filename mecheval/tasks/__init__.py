@@ -22,8 +22,8 @@ for name, text, summary in (
     ("mqar", "recall:pairs=4,queries=4,slots=28,gaps=0.01", "MQAR with 4 pairs in 64 tokens"),
     ("compose_9", "compose:grid=3,queries=9", "keys of two tokens on a 3 × 3 grid"),
     ("compose_quick", "compose:vocab=48", "keys of two tokens in minutes"),
-    ("depo", "hops:min_nodes=3", "k-th successor on cycles of up to 75 nodes, k up to 8"),
-    ("depo_225", "hops:nodes=225,min_nodes=3,vocab=512", "k-th successor, up to 225 nodes"),
+    ("depo1", "hops:nodes=225,min_nodes=3,vocab=512", "up to 225 nodes and 8 hops, as in Depo1"),
+    ("depo2", "hops:hops=16,min_nodes=3", "up to 75 nodes and 16 hops, as in Depo2"),
     ("hops_quick", "hops:nodes=6,hops=2,queries=4,vocab=16", "one or two hops in minutes"),
     ("fuzzy", "spans:pairs=30,vocab=16", "spans of 1 to 3 tokens as in fuzzy recall"),
     ("spans_quick", "spans:pairs=4,key_tokens=2,value_tokens=2,vocab=32", "spans in minutes"),
@@ -34,6 +34,11 @@ for name, text, summary in (
     ("hop_induction_quick", "hop_induction:length=32,hops=2", "induction in hops, in minutes"),
     ("ngram_3", "ngram:order=3,vocab=2,length=200", "Markov chains of order 3"),
     ("ngram_quick", "ngram:vocab=3,length=48", "Markov chains in minutes"),
+    (
+        "mqar_512",
+        "recall:pairs=64,queries=64,slots=192,gaps=0.01",
+        "MQAR with 64 pairs in 512 tokens",
+    ),
     ("overwrite_quick", "overwrite:pairs=4,updates=2,queries=4,vocab=64", "overwrite in minutes"),
 ):
     tasks.add_preset(name, Spec.parse(text), summary)

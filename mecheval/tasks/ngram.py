@@ -1,4 +1,4 @@
-"""In-context statistics: what has most often followed the last symbols of a Markov chain.
+"""Statistics in context: what has most often followed the last symbols of a Markov chain.
 
 BOS s₁ s₂ … s_T → the most frequent successor of s_{T−order+1} … s_T
 
@@ -49,7 +49,7 @@ def _context_returns(length: int, order: int) -> str | None:
 
 @dataclass(frozen=True, kw_only=True)
 class Ngram:
-    """In-context statistics: a Markov chain; answer what has most often followed its last symbols.
+    """Statistics in context: a Markov chain; answer what has most often followed its last symbols.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""How many draws of a task are accepted, tried in plain Python when the task is built."""
+"""Estimate how many draws of a task are accepted, in plain Python when the task is built."""
 
 from typing import Protocol, runtime_checkable
 

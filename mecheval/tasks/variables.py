@@ -1,4 +1,4 @@
-"""What may be corrupted in the documents of a task: its variables, each the token at one role."""
+"""A task's variables are what may be corrupted in its documents, each the token at one role."""
 
 from mecheval.core.errors import InvalidInput
 
