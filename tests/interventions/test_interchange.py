@@ -13,7 +13,6 @@ from mecheval.interventions import trace
 from mecheval.interventions.grid import layer_of
 from mecheval.interventions.interchange import interchange, stream_sites
 from mecheval.interventions.positions import every_position, positions
-from mecheval.metrics.measurement import METRICS
 from mecheval.models.config import ModelConfig
 from mecheval.models.edits import put
 from mecheval.models.language_model import LanguageModel
@@ -22,6 +21,7 @@ from mecheval.plugins import register_mixer
 from mecheval.tasks.recall import Recall
 from mecheval.tasks.treecall import Treecall
 
+METRICS = ("likelihood", "accuracy", "logit", "kl")
 ARCHITECTURES = ["attention", "base_conv", "based", "delta_net", "h3:d_state=8", "hyena", "mamba"]
 TASKS = {
     "recall": Recall(pairs=5, min_pairs=2, vocab=24),
