@@ -33,7 +33,7 @@ class Located:
 
     @property
     def options(self) -> dict[str, Any]:
-        """What every loader of transformers is given."""
+        """The arguments that every loader of transformers is given."""
         options = {"local_files_only": True, "trust_remote_code": False}
         return {**options, **({"gguf_file": self.gguf} if self.gguf else {})}
 

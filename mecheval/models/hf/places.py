@@ -35,7 +35,7 @@ class Pass:
 
 @dataclass
 class Changes:
-    """What is done to the first input and to the first output of a submodule."""
+    """Changes of the first input and of the first output of a submodule."""
 
     before: list[Change] = field(default_factory=list)
     after: list[Change] = field(default_factory=list)
