@@ -84,7 +84,8 @@ def hop_induction(draw):
 @st.composite
 def ngram(draw):
     order, vocab = draw(st.integers(1, 3)), draw(st.integers(2, 5))
-    return {"order": order, "vocab": vocab, "length": draw(st.integers(8 * vocab, 90))}
+    shortest = 8 * vocab + vocab**order // 2  # shorter ones may be refused
+    return {"order": order, "vocab": vocab, "length": draw(st.integers(shortest, shortest + 50))}
 
 
 SETTINGS = {
