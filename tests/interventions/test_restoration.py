@@ -5,9 +5,9 @@ from scipy import stats
 from mecheval.core.errors import InvalidInput
 from mecheval.interventions.grid import Grid
 from mecheval.interventions.restoration import THRESHOLD, shares
-from mecheval.metrics.measurement import METRICS
 from mecheval.metrics.statistics import interval
 
+METRICS = ("likelihood", "accuracy", "logit", "kl")
 CELL = ("restored", "blocks.1.block_in", "value")
 ABLATED = ("ablated", "blocks.0.mixer_out", "query")
 
