@@ -189,7 +189,7 @@ def test_a_full_disk_ends_the_sweep(tmp_path, monkeypatch):
 
 def test_runs_of_other_versions_are_not_mixed_in(tmp_path, monkeypatch):
     swept(seeds(1), tmp_path)
-    monkeypatch.setattr("mecheval.runs.provenance.version", lambda name: "0.0")
+    monkeypatch.setattr("mecheval.runs.provenance._version", lambda name: "0.0")
     with pytest.raises(StoreError, match=r"torch was '.*' and is '0.0'"):
         swept(seeds(2), tmp_path)
 

@@ -116,8 +116,8 @@ def test_lines_have_no_control_characters(experiment, clock):
 def test_a_terminal_has_a_bar_and_a_file_has_lines_both_on_stderr(
     terminal, expected, monkeypatch, capsys, experiment
 ):
-    def console(stderr):
-        return Console(force_terminal=terminal, stderr=stderr, width=120)
+    def console(stderr, emoji):
+        return Console(force_terminal=terminal, stderr=stderr, emoji=emoji, width=120)
 
     monkeypatch.setattr(module, "Console", console)
     found = progress()
