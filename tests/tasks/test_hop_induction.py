@@ -42,7 +42,7 @@ def test_the_query_is_any_of_the_letters_with_an_answer():
         ("hop_induction:length=17", "length=17 must be at least 18 for hops=16"),
         ("hop_induction:letters=1", "letters=1 must be an integer from 2"),
         ("hop_induction:hops=0", "hops=0 must be an integer from 1"),
-        ("hop_induction:letters=1024,length=4,hops=1", "length=4 must be larger for hops=1"),
+        ("hop_induction:letters=1024,length=4,hops=1", "for hops=1, letters=1024; use fewer hops"),
     ],
 )
 def test_impossible_settings_are_refused(spec, line):
