@@ -7,7 +7,7 @@ from mecheval.tasks.reference import Choices, PlainDocument
 from mecheval.tasks.splits import Split
 
 PROBES, NEEDED, PROBED_WORDS = 200, 4, 20_000  # as few as decide, in a fraction of a second
-FEWEST, MOST_WORDS = 50, 4_000_000  # draws that tell none from a few, if in two seconds
+FEWEST, MOST_WORDS = 50, 2_000_000  # draws that tell none from a few, if in two seconds
 
 
 @runtime_checkable

@@ -71,7 +71,7 @@ TOGETHER: list[tuple[str, list[str]]] = [
     ("ngram:vocab=64,order=3", ["vocab=64", "32768", "order=3"]),
     ("ngram:length=4,order=3", ["length=4", "6", "order=3"]),
     ("ngram:vocab=32,order=3,length=6", ["length=6", "a smaller vocab or order"]),
-    ("ngram:vocab=181,order=2,length=1024", ["length=1024", "a smaller vocab"]),
+    ("ngram:vocab=64,order=2,length=32", ["length=32", "a smaller vocab"]),
     ("treecall:terminals=65536,nonterminals=4096", ["terminals=65536", "nonterminals=4096"]),
     (
         "treecall:nonterminals=4096,max_rules=64,max_rhs=64",

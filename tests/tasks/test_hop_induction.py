@@ -36,6 +36,10 @@ def test_the_query_is_any_of_the_letters_with_an_answer():
     assert query.min() == 2
 
 
+def test_no_verdict_is_claimed_where_every_letter_is_key_value_and_query():
+    assert "next_key" not in HopInduction(length=20, hops=2).documents(0, "test", 0, 1).roles
+
+
 @pytest.mark.parametrize(
     ("spec", "line"),
     [

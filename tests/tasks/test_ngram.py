@@ -51,11 +51,6 @@ def test_most_answers_survive_one_wrong_reading():
     assert twins.usable.mean() < 0.3
 
 
-@pytest.mark.parametrize("length", range(1018, 1025))
-def test_a_setting_with_answers_is_not_refused_by_a_single_draw(length):
-    Ngram(vocab=256, order=1, length=length)
-
-
 def test_symbols_are_alike():
     docs = Ngram(vocab=4, length=30).documents(0, "train", 0, 40_000)
     assert stats.chisquare(np.bincount(docs.tokens[:, 1] - FIRST_SYMBOL)).pvalue > 1e-3
