@@ -43,8 +43,14 @@ def ask(
         return model, in_words(built, model, words, template, shots)
 
 
-def is_deep(options: "GridOptions") -> bool:
+def is_deep(options: "GridOptions", task: Any) -> bool:
     """Tell if a grid is asked for as a verdict needs it: at the input of every layer."""
+    from mecheval.interventions.verdict import MEANS
+    from mecheval.tasks.variables import variables_of
+
+    roles = task.documents(0, "test", 0, 1).roles
+    if "key" not in variables_of(task) or not roles.keys() >= {*MEANS}:
+        return False
     plain = options.corrupt == "key" and options.condition == "restored"
     return plain and options.site is None and options.role is None and options.document is None
 

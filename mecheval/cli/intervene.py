@@ -75,7 +75,7 @@ def intervene(
     options = GridOptions(**validate(GridOptions, {**places, **names, **numbers}))
     if is_hub_name(run):
         model, asked = ask(run, task, words, template, shots, Where(dtype, device, download))
-        if is_deep(options):
+        if is_deep(options, asked):
             intervene_deep(run, model, asked, options, words, keep, as_json)
         else:
             _intervene(run, (run, words), model, asked, options, 0, 0, as_json)

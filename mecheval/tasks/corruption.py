@@ -141,6 +141,8 @@ def corrupt(
         raise InvalidInput(problem)
     if not len(docs):
         return Corrupted(docs, np.zeros(0, bool))
+    if getattr(task, "corrupts_any_kind", False):  # in words: its symbols are corrupted
+        return task.corrupt(docs, role, seed, kind)
     function: Corruption = corruptions.get(kind)
     twins = function(task, docs, role, seed)
     if not function.__module__.startswith("mecheval."):

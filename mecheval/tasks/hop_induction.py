@@ -94,11 +94,10 @@ class HopInduction:
         stream = np.uint64(key_of(self.key, seed, split))
         shape = (self.letters, self.hops, MAX_ATTEMPTS)
         if draw_hop_induction(stream, index, *shape, tokens, found, places) >= 0:
-            raise InvalidInput(f"length={self.length} must be larger: no letter has an answer")
+            raise self._too_short()
         query, key, last_key = (START + places).T
         roles = {"bos": np.zeros_like(query), "count": np.ones_like(query), "query": query}
         roles |= {"key": key, "hop": key + 1, "last_key": last_key, "value": last_key + 1}
-        roles["next_key"] = np.maximum(key, last_key + 1) + 1
         order = one_first(places[:, 0], self.length)
         ends = np.minimum(found, self.length - 1)
         letters = np.take_along_axis(tokens, START + ends, axis=1)
@@ -150,7 +149,12 @@ class HopInduction:
         from mecheval.tasks.probe import acceptance
 
         if acceptance(self) < 1 / 100:
-            raise InvalidInput(f"length={self.length} must be larger for hops={self.hops}")
+            raise self._too_short()
+
+    def _too_short(self) -> InvalidInput:
+        problem = f"in too few documents of length={self.length} a letter has an answer"
+        advice = "use fewer hops or letters, or a longer length"
+        return InvalidInput(f"{problem} for hops={self.hops}, letters={self.letters}; {advice}")
 
 
 def hop_induction_ref(rng: Choices, length: int, letters: int, hops: int) -> PlainDocument | None:
@@ -183,6 +187,6 @@ def hop_induction_ref(rng: Choices, length: int, letters: int, hops: int) -> Pla
     answers = [FIRST_SYMBOL + drawn[ends[i]] if ends[i] >= 0 else none for i in order]
     first, last = START + paths[query][1], START + paths[query][-1]
     roles = {"query": START + query, "key": first - 1, "hop": first, "last_key": last - 1}
-    roles |= {"value": last, "count": 1, "next_key": max(first - 1, last) + 1}
+    roles |= {"value": last, "count": 1}
     tokens = [BOS, FIRST_SYMBOL + letters + count - 1, *(FIRST_SYMBOL + s for s in drawn)]
     return PlainDocument(tokens, roles, [START + i for i in order], answers)

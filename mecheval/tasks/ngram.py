@@ -79,8 +79,7 @@ class Ngram:
     def __post_init__(self) -> None:
         settle(self)
         if acceptance(self) < 1 / 100:
-            problem = f"in too few chains the last {self.order} symbols return"
-            raise InvalidInput(f"length={self.length} must be larger: {problem}")
+            raise self._too_short()
 
     @cached_property
     def key(self) -> str:
@@ -103,10 +102,10 @@ class Ngram:
         stream = np.uint64(key_of(self.key, seed, split))
         shape = (self.vocab, self.order, LEAST, MAX_ATTEMPTS)
         if draw_ngram(stream, index, *shape, tokens, answers, value) >= 0:
-            raise InvalidInput(f"length={self.length} must be larger: no chain has an answer")
+            raise self._too_short()
         query = np.full(len(index), self.length, np.int32)
-        roles = {"bos": np.zeros_like(query), "key": value - 1, "value": value, "query": query}
-        roles["next_key"] = np.minimum(value + 1, query)
+        roles = {"bos": np.zeros_like(query), "key": value - 1, "value": value}
+        roles |= {"next_key": value + 1, "query": query}
         return lay_out(index, tokens, roles, query[:, None], answers[:, None])
 
     def reference(self, rng: Choices, split: Split) -> PlainDocument | None:
@@ -140,6 +139,11 @@ class Ngram:
     def word(self, token: int) -> str:
         return SPECIALS[token] if token < FIRST_SYMBOL else f"s{token - FIRST_SYMBOL}"
 
+    def _too_short(self) -> InvalidInput:
+        problem = f"in too few chains of length={self.length} the last {self.order} of"
+        advice = "use a smaller vocab or order, or a longer length"
+        return InvalidInput(f"{problem} vocab={self.vocab} symbols return; {advice}")
+
 
 def ngram_ref(rng: Choices, order: int, symbols: int, length: int) -> PlainDocument | None:
     """Draw BOS and a chain; None if its last symbols have no successor that is most frequent."""
@@ -150,8 +154,8 @@ def ngram_ref(rng: Choices, order: int, symbols: int, length: int) -> PlainDocum
     if len(follows) < LEAST or counts.count(max(counts)) > 1:
         return None
     answer = counts.index(max(counts))
-    value = 1 + max(i for i in follows if chain[i] == answer)
-    roles = {"key": value - 1, "value": value, "next_key": min(value + 1, length)}
+    value = 1 + max(i for i in follows if chain[i] == answer and i < length - 1)
+    roles = {"key": value - 1, "value": value, "next_key": value + 1}
     tokens = [BOS, *(FIRST_SYMBOL + symbol for symbol in chain)]
     return PlainDocument(tokens, roles, [length], [FIRST_SYMBOL + answer])
 

@@ -64,8 +64,9 @@ class Stream:
 
     def word(self) -> int:
         if not self._waiting:
-            self._waiting = words(*self._place, range(self._chunk, self._chunk + 1)).tolist()[::-1]
-            self._chunk += 1
+            chunks = range(self._chunk, self._chunk + min(max(self._chunk, 1), 64))  # doubles
+            self._waiting = words(*self._place, chunks).tolist()[::-1]
+            self._chunk = chunks.stop
         return self._waiting.pop()
 
     def below(self, n: int) -> int:

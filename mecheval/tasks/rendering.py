@@ -17,7 +17,8 @@ from numpy import ndarray
 
 from mecheval.core.errors import InvalidInput
 
-KEY, VALUE, SYMBOL, DIVIDER, QUERY, SPECIAL = "kvsdqb"  # kinds of places in a document of symbols
+# kinds of places in a document of symbols; a value that is fed is asked what follows it
+KEY, VALUE, SYMBOL, DIVIDER, QUERY, FED, SPECIAL = "kvsdqfb"
 SLOT = -1  # in a skeleton
 _PAIRS = re.compile(f"({KEY}+)({VALUE}+)")
 
@@ -120,6 +121,8 @@ def write(template: Template, kinds: str, shots: int) -> Script:
     if not template.pair:
         _write_plain(script, template, kinds)
         return script
+    if FED in kinds:
+        raise InvalidInput("the template has no place for a value that is fed; use template=plain")
     before, between, after = template.parts
     script.space = between[len(between.rstrip(" ")) :]
     divider = kinds.index(DIVIDER) if DIVIDER in kinds else len(kinds.rstrip(QUERY))
@@ -150,7 +153,7 @@ def _write_plain(script: Script, template: Template, kinds: str) -> None:
             script.pieces.append(template.divider)
         elif kind != SPECIAL:
             script.pieces += [" ", place]
-        if kind in (DIVIDER, QUERY):
+        if kind in (DIVIDER, QUERY, FED):
             script.ends[place] = len(script.pieces)
 
 

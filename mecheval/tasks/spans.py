@@ -2,8 +2,8 @@
 
 BOS k k v v v k v … DIVIDER k k [v v] → v v v
 
-Follows mad-lab's fuzzy in-context recall. A short convolution cannot reach from the end of a value
-to the beginning of its key.
+Follows mad-lab's fuzzy in-context recall. A short convolution cannot reach from the end of a long
+value to the beginning of its key.
 """
 
 from collections.abc import Callable

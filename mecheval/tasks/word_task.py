@@ -30,6 +30,8 @@ def word_task(
     chosen = Template.of(template)
     if shots < 0:
         raise InvalidInput(f"shots={shots} must be at least 0")
+    if shots and not chosen.pair:
+        raise InvalidInput(f"shots={shots} needs a template of pairs; use another than plain")
     (kinds,) = kinds_of(task, task.documents(0, "train", 0, 1))
     script = write(chosen, kinds, shots)
     found = single_tokens(lexicon, script, _candidates(lexicon, words))
@@ -77,7 +79,8 @@ def _fit(task: Any, words: int, there: str) -> Any:
     if vocab is None or task.vocab != vocab.default:
         return task
     others = task.vocab_size - FIRST_SYMBOL - task.vocab
-    fewer = max(words - others, 0) // 2 * 2
+    step = 2 if vocab.default % 3 else 6  # compose has three classes of as many symbols
+    fewer = max(words - others, 0) // step * step
     try:
         return replace(task, vocab=min(fewer, vocab.default))
     except InvalidInput as error:

@@ -24,6 +24,7 @@ from mecheval.tasks.documents import FIRST_SYMBOL, NO_ANSWER, Corrupted, Documen
 from mecheval.tasks.philox import below, key_of
 from mecheval.tasks.rendering import (
     DIVIDER,
+    FED,
     KEY,
     QUERY,
     SPECIAL,
@@ -121,7 +122,7 @@ class Words:
         if not isinstance(docs, WordDocuments):
             raise InvalidInput("documents in words are needed; draw them with documents()")
         twins = corrupt_by_kind(self.inner, docs.symbols, role, seed, kind)
-        return Corrupted(self.write(twins.documents), twins.usable)
+        return Corrupted(self.write(twins.documents, clean=docs.symbols), twins.usable)
 
     def symbols(self, role: Role) -> tuple[int, ...]:
         """Return the tokens that a role can have."""
@@ -137,14 +138,15 @@ class Words:
         tokens = docs.tokens[row, len(self.lexicon.bos) : docs.lengths[row]]
         return self.lexicon.decode(tokens.tolist())
 
-    def write(self, symbols: Documents) -> WordDocuments:
-        """Write documents of symbols as documents of words."""
+    def write(self, symbols: Documents, clean: Documents | None = None) -> WordDocuments:
+        """Write documents of symbols as documents of words; twins show the shots of the clean."""
         kinds = kinds_of(self.inner, symbols)
         layouts = [self._layout(kind) for kind in kinds]
-        shots = _choose_shots(symbols, kinds, self.shots)
+        shown = symbols if clean is None else clean
+        shots = _choose_shots(shown, kinds_of(self.inner, shown), self.shots)
         rows = []
-        for layout, tokens, shown in zip(layouts, symbols.tokens, shots, strict=True):
-            rows.append(self._write_row(layout, tokens, shown))
+        for layout, tokens, places in zip(layouts, symbols.tokens, shots, strict=True):
+            rows.append(self._write_row(layout, tokens, places))
         known = symbols.answers != NO_ANSWER
         numbers = np.where(known, symbols.answers - FIRST_SYMBOL, 0)
         docs = Documents(
@@ -205,7 +207,9 @@ def kinds_of(task: Task, docs: Documents) -> list[str]:
             kinds[np.isin(tokens, keys)] = KEY
     kinds[tokens < FIRST_SYMBOL] = SPECIAL
     kinds[tokens == DIVIDER_ID] = DIVIDER
-    np.put_along_axis(kinds, docs.queries.astype(np.int64), QUERY, axis=1)
+    at = docs.queries.astype(np.int64)
+    asked = np.where(np.take_along_axis(kinds, at, axis=1) == VALUE, FED, QUERY)
+    np.put_along_axis(kinds, at, asked, axis=1)
     rows = zip(kinds.tolist(), docs.lengths.tolist(), strict=True)
     return ["".join(row[:length]) for row, length in rows]
 
@@ -225,8 +229,9 @@ def _places(
 
 def _roles(symbols: Documents, layouts: Sequence[Layout]) -> dict[str, Int32[ndarray, " n"]]:
     roles = {role: _places(layouts, at[:, None])[:, 0] for role, at in symbols.roles.items()}
-    if {"next_key", "key", "value"} <= roles.keys():
-        roles["next_key"] = np.maximum(roles["key"], roles["value"]) + np.int32(1)
+    if "next_key" in roles:
+        before = symbols.roles["next_key"][:, None] - np.int32(1)
+        roles["next_key"] = _places(layouts, before)[:, 0] + np.int32(1)
     asked = zip(layouts, symbols.queries[:, 0].tolist(), strict=True)
     own = [layout.slots[layout.sources == place][0] for layout, place in asked]
     return {**roles, "query_key": np.array(own, np.int32)}
@@ -235,7 +240,7 @@ def _roles(symbols: Documents, layouts: Sequence[Layout]) -> dict[str, Int32[nda
 def _choose_shots(docs: Documents, kinds: Sequence[str], shots: int) -> Int64[ndarray, "n shots"]:
     """Draw the places of keys and values of different pairs, none of them the one asked about.
 
-    They depend on places alone, so that a corrupted document has those of the clean one.
+    A pair whose key has another value later is not drawn.
     """
     chosen = np.empty((len(docs), 2 * shots), np.int64)
     if not shots:
@@ -245,7 +250,7 @@ def _choose_shots(docs: Documents, kinds: Sequence[str], shots: int) -> Int64[nd
     is_key = np.zeros(docs.tokens.shape, bool)
     for i, kind in enumerate(kinds):
         is_key[i, : len(kind)] = [place == KEY for place in kind]
-    free = is_key & (docs.tokens != docs.at("key")[:, None])
+    free = is_key & (docs.tokens != docs.at("key")[:, None]) & _are_right(docs, is_key)
     for shot in range(shots):
         counts = free.sum(axis=1)
         if not counts.all():
@@ -255,3 +260,13 @@ def _choose_shots(docs: Documents, kinds: Sequence[str], shots: int) -> Int64[nd
         chosen[:, 2 * shot], chosen[:, 2 * shot + 1] = place, place + 1
         free &= docs.tokens != docs.tokens[np.arange(len(docs)), place][:, None]
     return chosen
+
+
+def _are_right(docs: Documents, is_key: Bool[ndarray, "n time"]) -> Bool[ndarray, "n time"]:
+    """Mark the keys whose value is that of their last reading."""
+    right = is_key.copy()
+    for row, tokens in enumerate(docs.tokens):
+        places = np.flatnonzero(is_key[row])
+        last = dict(zip(tokens[places].tolist(), tokens[places + 1].tolist(), strict=True))
+        right[row, places] = [last[int(tokens[i])] == tokens[i + 1] for i in places]
+    return right

@@ -70,5 +70,8 @@ def test_the_commands_ask_in_words(tmp_path, capsys, monkeypatch):
     capsys.readouterr()
     assert main(["sample", "recall:pairs=2", "--in", name, "--template", "lines", "-n", "1"]) == 0
     assert "query_key" in capsys.readouterr().out
+    own = ["copy:count=2,blanks=2,vocab=4", "--template", "plain", "--words", "names"]
+    assert main(["intervene", name, *own, "--documents", "8"]) == 0
+    assert "next_value" in capsys.readouterr().out
     assert main(["intervene", name, "recall:pairs=300"]) == 2
     assert "which are too few: pairs=300 must be at most" in capsys.readouterr().err

@@ -119,6 +119,28 @@ VARIANTS = {
 }
 
 
+OTHERS = {
+    "overwrite": {"pairs": 9, "updates": 3, "queries": 7, "vocab": 64},
+    "compose": {"grid": 3, "queries": 3, "vocab": 60},
+    "hops": {"nodes": 20, "min_nodes": 9, "hops": 3, "queries": 2, "vocab": 90},
+    "spans": {"pairs": 9, "key_tokens": 4, "value_tokens": 2, "min_tokens": 2, "vocab": 32},
+    "copy": {"count": 5, "blanks": 9, "vocab": 9},
+    "track": {"group": "S3", "length": 9},
+    "hop_induction": {"length": 60, "letters": 5, "hops": 3},
+    "ngram": {"order": 2, "vocab": 3, "length": 90},
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_any_field_changed_changes_a_task_and_its_documents(name):
+    cls, varied = tasks.get(name), OTHERS[name]
+    assert varied.keys() == {field.name for field in fields(cls)}
+    drawn = [cls(), *(cls(**{field: value}) for field, value in varied.items())]
+    assert len({task.key for task in drawn}) == len({*drawn}) == len(drawn)
+    texts = {task.documents(0, "train", 0, 20).flat.tobytes() for task in drawn}
+    assert len(texts) == len(drawn)
+
+
 @pytest.mark.parametrize("cls", VARIANTS)
 def test_equal_tasks_hash_equal_and_any_field_changed_changes_the_hash(cls):
     needing_slots = {"gaps", "filler"} if cls is Recall else set()

@@ -36,13 +36,17 @@ def test_the_query_is_any_of_the_letters_with_an_answer():
     assert query.min() == 2
 
 
+def test_no_verdict_is_claimed_where_every_letter_is_key_value_and_query():
+    assert "next_key" not in HopInduction(length=20, hops=2).documents(0, "test", 0, 1).roles
+
+
 @pytest.mark.parametrize(
     ("spec", "line"),
     [
         ("hop_induction:length=17", "length=17 must be at least 18 for hops=16"),
         ("hop_induction:letters=1", "letters=1 must be an integer from 2"),
         ("hop_induction:hops=0", "hops=0 must be an integer from 1"),
-        ("hop_induction:letters=1024,length=4,hops=1", "length=4 must be larger for hops=1"),
+        ("hop_induction:letters=1024,length=4,hops=1", "for hops=1, letters=1024; use fewer hops"),
     ],
 )
 def test_impossible_settings_are_refused(spec, line):

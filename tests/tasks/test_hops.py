@@ -41,6 +41,15 @@ def test_the_number_of_nodes_follows_the_public_generators_law():
     assert stats.chisquare(nodes[3:], 50_000 * law / law.sum()).pvalue > 1e-3
 
 
+def test_once_round_the_cycle_the_edges_are_the_same_and_the_answer_the_question():
+    task = Hops(nodes=3, hops=7, queries=1, vocab=8)
+    docs = task.documents(0, "test", 0, 500)
+    hops = docs.at("count") - task.symbols("count").start + 1
+    assert {*hops.tolist()} == {*range(1, 8)}
+    assert ((docs.roles["key"] == docs.roles["last_key"]) == ((hops - 1) % 3 == 0)).all()
+    assert ((docs.answer == docs.at("query")) == (hops % 3 == 0)).all()
+
+
 def test_a_wrong_edge_on_the_way_takes_the_answer_away():
     task = Hops(nodes=8, hops=3, queries=1, vocab=32)
     docs = task.documents(0, "test", 0, 500)

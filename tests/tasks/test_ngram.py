@@ -33,6 +33,17 @@ def test_the_answer_is_the_most_frequent_successor_and_most_frequent_alone():
         assert all(count < most for _, count in others)
 
 
+@pytest.mark.parametrize("order", [1, 2])
+def test_the_value_is_the_last_reading_of_the_answer_before_the_query(order):
+    task = Ngram(order=order, vocab=2, length=16)
+    docs = task.documents(0, "test", 0, 400)
+    assert (docs.roles["value"] < docs.roles["query"]).all()
+    assert (docs.roles["next_key"] == docs.roles["value"] + 1).all()
+    for tokens, value, answer in zip(docs.tokens, docs.roles["value"], docs.answer, strict=True):
+        text = "".join(map(chr, tokens))
+        assert value == text.rfind(text[-order:] + chr(answer), 0, len(text) - 1) + order
+
+
 def test_most_answers_survive_one_wrong_reading():
     """What separates statistics from a look-up."""
     docs = Ngram(vocab=3).documents(0, "test", 0, 500)
@@ -53,7 +64,10 @@ def test_symbols_are_alike():
         ("ngram:vocab=1", "vocab=1 must be an integer from 2"),
         ("ngram:vocab=64,order=3", "vocab=64 has more than 32768 contexts of order=3"),
         ("ngram:length=4,order=3", "length=4 must be at least 6 for order=3"),
-        ("ngram:vocab=32,order=3,length=6", "length=6 must be larger: in too few chains"),
+        (
+            "ngram:vocab=32,order=3,length=6",
+            "in too few chains of length=6 the last 3 of vocab=32 symbols return; use a smaller",
+        ),
     ],
 )
 def test_impossible_settings_are_refused(spec, line):

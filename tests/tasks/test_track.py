@@ -51,9 +51,18 @@ def test_a_wrong_element_changes_every_product_from_there_on_and_none_before(gro
     assert (changed == (docs.queries >= docs.roles["element"][:, None])).all()
 
 
-def test_an_exchange_of_two_elements_changes_nothing_where_all_commute():
+def test_an_exchange_changes_the_products_between_alone_where_all_commute():
     task = Track(group="Z60", length=9)
-    assert not task.corrupt(task.documents(0, "test", 0, 300), "element", 0, "swap").usable.any()
+    docs = task.documents(0, "test", 0, 300)
+    twins = task.corrupt(docs, "element", 0, "swap")
+    assert not twins.usable.any()
+    moved = twins.documents.tokens != docs.tokens
+    assert (moved.sum(axis=1) == 2).mean() > 0.9  # else no other element differs
+    between = (moved.cumsum(axis=1) == 1)[:, 1:]
+    changed = np.zeros((len(docs), 9), bool)
+    answers = twins.documents.answers != docs.answers
+    np.put_along_axis(changed, docs.queries.astype(np.int64) - 1, answers, axis=1)
+    assert (changed == between).all()
     task = Track(group="A5", length=9)
     assert task.corrupt(task.documents(0, "test", 0, 300), "element", 0, "swap").usable.mean() > 0.9
 

@@ -9,11 +9,16 @@ from support.lexicons import Small, Symbols, tokenizer
 from mecheval.core.errors import InvalidInput
 from mecheval.tasks import tasks
 from mecheval.tasks.check import check_task
+from mecheval.tasks.compose import Compose
+from mecheval.tasks.corruption import corrupt
 from mecheval.tasks.documents import NO_ANSWER
+from mecheval.tasks.overwrite import Overwrite
 from mecheval.tasks.recall import Recall
 from mecheval.tasks.rendering import Template
 from mecheval.tasks.sample import sample
+from mecheval.tasks.spans import Spans
 from mecheval.tasks.treecall import Treecall
+from mecheval.tasks.word_lists import NOUNS
 from mecheval.tasks.word_task import word_task
 from mecheval.tasks.words import Words
 
@@ -89,12 +94,14 @@ def test_documents_depend_on_their_number_alone_and_on_no_instance():
 
 
 def test_the_words_are_the_same_task_for_every_list_and_template():
-    drawn = [
-        word_task(Recall(pairs=3, vocab=30), Small(), words, template).documents(0, "test", 0, 9)
-        for words, template in (("nouns", "rows"), ("names", "lines"), ("random", "plain"))
-    ]
-    for docs in drawn[1:]:
-        assert docs.symbols.flat.tolist() == drawn[0].symbols.flat.tolist()
+    read = []
+    for words, template in (("nouns", "rows"), ("names", "lines"), ("random", "plain")):
+        task = word_task(Recall(pairs=3, vocab=30), Small(), words, template)
+        docs = task.documents(0, "test", 0, 9)
+        symbol = {token: 3 + number for number, token in enumerate(task.word_tokens)}
+        read.append([[symbol[t] for t in row if t in symbol] for row in docs.tokens.tolist()])
+    symbols = Recall(pairs=3, vocab=30).documents(0, "test", 0, 9).tokens.tolist()
+    assert read == [[[s for s in row if s > 2] for row in symbols]] * 3
 
 
 @pytest.mark.parametrize("template", ["bare", "rows", "plain"])
@@ -128,9 +135,61 @@ def test_a_task_without_pairs_is_written_as_words_in_a_row():
         assert task.text(docs, row).replace("?", "").split() == words
 
 
-@pytest.mark.parametrize("name", ["overwrite", "compose", "hops", "copy"])
+@pytest.mark.parametrize(
+    ("inner", "role", "kind"),
+    [
+        (Overwrite(pairs=4, updates=2, queries=4, vocab=8), "old_key", "resample"),
+        (Overwrite(pairs=4, updates=2, queries=4, vocab=8), "key", "resample"),
+        (Recall(pairs=4, vocab=8), "key", "resample"),
+        (Recall(pairs=4, vocab=8, passes=2), "key", "resample"),
+    ],
+    ids=str,
+)
+def test_a_corrupted_document_shows_the_same_shots(inner, role, kind):
+    """Even if the new key is one of the document's: where a word has changed, so has its symbol."""
+    task = word_task(inner, Small(), "nouns", "bare", shots=2)
+    docs = task.documents(0, "test", 0, 200)
+    twins = task.corrupt(docs, role, 0, kind).documents
+    changed = (twins.tokens != docs.tokens).sum(axis=1)
+    in_symbols = (twins.symbols.tokens != docs.symbols.tokens).sum(axis=1)
+    assert changed.tolist() == in_symbols.tolist()
+
+
+def test_a_shot_shows_the_value_that_is_right():
+    inner = Overwrite(pairs=4, updates=3, queries=1)
+    task = word_task(inner, Small(), "nouns", "rows", shots=3)
+    docs = task.documents(0, "test", 0, 100)
+    for row in range(100):
+        lines = task.text(docs, row).splitlines()
+        right = dict(line.split() for line in lines[:7])
+        shots = dict(line.split() for line in lines[7:10])
+        assert shots.items() <= right.items()
+        assert len(shots) == 3
+        assert lines[10].strip() not in shots
+
+
+@pytest.mark.parametrize("nouns", [40, 62])
+def test_a_task_gets_as_many_words_as_it_can_divide_into_its_classes(nouns):
+    task = word_task(Compose(), Small(), NOUNS[:nouns], "plain")
+    assert task.inner.vocab % 6 == 0
+    assert 0 <= nouns - len(task.words) <= nouns - task.inner.vocab < 12
+
+
+@pytest.mark.parametrize("kind", ["resample", "swap"])
+def test_a_task_in_words_is_corrupted_as_any_other(kind):
+    task = word_task(Recall(pairs=3), Small(), "nouns")
+    docs = task.documents(0, "test", 0, 5)
+    ours, own = corrupt(task, docs, "key", 1, kind), task.corrupt(docs, "key", 1, kind)
+    assert ours.documents.flat.tolist() == own.documents.flat.tolist()
+    assert ours.usable.tolist() == own.usable.tolist()
+
+
+OTHERS = ["overwrite", "compose", "hops", "copy", "spans", "track", "ngram", "hop_induction"]
+
+
+@pytest.mark.parametrize("name", OTHERS)
 def test_other_tasks_have_their_own_roles_and_variables_in_words(name):
-    inner = tasks.build(name)
+    inner = tasks.build(f"{name}_quick")
     task = word_task(inner, Small(), "random", "plain")
     docs = task.documents(0, "test", 0, 10)
     assert {*docs.symbols.roles} < {*docs.roles}
@@ -138,6 +197,11 @@ def test_other_tasks_have_their_own_roles_and_variables_in_words(name):
         for row, symbol in enumerate(docs.symbols.at(role).tolist()):
             if symbol > 2:  # it may be the divider
                 assert task.word(int(docs.at(role)[row])) == task.words[symbol - 3], role
+    if "next_key" in docs.roles:  # after the token of the symbol before it
+        before = (docs.symbols.tokens > 2) & (
+            np.arange(docs.symbols.tokens.shape[1]) < docs.symbols.roles["next_key"][:, None]
+        )
+        assert (docs.roles["next_key"] == before.sum(axis=1) + len(task.lexicon.bos)).all()
     for variable in task.variables:
         twins = task.corrupt(docs, variable)
         symbols = task.inner.corrupt(docs.symbols, variable)
@@ -210,6 +274,14 @@ def test_a_document_that_is_read_as_other_tokens_is_refused():
             "the template needs pairs, each a key and its value; use template=plain",
         ),
         ({"inner": Recall(pairs=4, query="value")}, "the template needs pairs"),
+        (
+            {"inner": Spans(min_tokens=2)},
+            "the template has no place for a value that is fed; use template=plain",
+        ),
+        (
+            {"template": "plain", "shots": 2},
+            "shots=2 needs a template of pairs; use another than plain",
+        ),
     ],
 )
 def test_what_cannot_be_asked_is_refused_in_one_line(options, line):

@@ -74,7 +74,7 @@ FAMILIES = {
     "qwen3": Family(),
     "gemma3_text": Family(
         places={"self_attn": POST_NORM},
-        notes=("mixer_out and mlp_out are behind the norms that follow mixer and MLP",),
+        notes=("mixer_out and mlp_out are after the norms that follow mixer and MLP",),
     ),
     "mamba": SSM,
     "mamba2": replace(SSM, mixers={"mixer": "mamba2"}),

@@ -78,7 +78,7 @@ def in_words(
     ----------
     task
         A task with roles, such as `Recall(pairs=4, passes=2)`. Unless its `vocab` is set, it gets
-        as many symbols as there are words.
+        as many symbols as there are words, at most its default.
     model
         A model with `tokenizer` and `vocab_size`, as `load_hf` returns it.
     words
@@ -86,9 +86,9 @@ def in_words(
         or `ids` for a model without a tokenizer that was trained on the task.
     template
         `bare`, `rows`, `lines`, `sentence`, `plain` (for tasks without pairs), or a text with
-        `{key}` and `{value}`.
+        `{key}`, then `{value}` and something after it.
     shots
-        Pairs that are asked and answered before the query.
+        Pairs that are asked and answered before the query; not with `plain`.
 
     Returns
     -------

@@ -10,8 +10,8 @@ from mecheval.tasks.philox import CHUNK
 
 @njit(cache=True)
 def draw_ngram(key, index, symbols, order, least, max_attempts, tokens, answers, values):
-    """Fill tokens, answers and the place of the last one read; return the first row that failed,
-    or −1."""
+    """Fill tokens, answers and the last place before the query where each was read; return the first
+    row that failed, or −1."""
     length, contexts = tokens.shape[1] - 1, symbols**order
     cuts = np.empty((contexts, symbols - 1), np.uint32)
     visited, counts = np.empty(contexts, np.bool_), np.empty(symbols, np.int64)
@@ -56,7 +56,7 @@ def draw_ngram(key, index, symbols, order, least, max_attempts, tokens, answers,
             return row
         tokens[row, 0] = BOS
         answers[row] = FIRST_SYMBOL + answer
-        for i in range(order, length):
+        for i in range(order, length - 1):  # the last symbol is the query
             if seen[i] == context and tokens[row, 1 + i] == answers[row]:
                 values[row] = 1 + i
     return -1
