@@ -25,7 +25,8 @@ Tables = Mapping[str, ndarray]
 
 def model_digest(model: Any) -> str:
     """Return a checksum of all that makes a model: weights, configuration, device and packages."""
-    config, packages = getattr(model, "config", None), PACKAGES
+    config: Any = getattr(model, "config", None)
+    packages: tuple[str, ...] = PACKAGES
     if hub := getattr(getattr(model, "module", None), "config", None):
         packages = (*packages, "transformers")
         config = hub.to_json_string(), hub._attn_implementation

@@ -143,11 +143,14 @@ def _check_blocks(model: HubModel) -> None:
     with record(model, names) as entering:
         logits = model(tokens)
     others = model(torch.zeros_like(tokens))
-    close = 1e-5 * (others - logits).abs().max()
-    if (model(changed) - logits)[:, :-1].abs().max() > close:
+    if not logits.isfinite().all():
+        raise InvalidInput(f"the logits of {model.name} are not finite; load it in float32")
+    unit = max(1e-5, 4 * torch.finfo(logits.dtype).eps)
+    close = unit * (others - logits).abs().max()
+    if not (model(changed) - logits)[:, :-1].abs().max() <= close:
         raise InvalidInput(f"{model.name} sees the future: it is not a causal language model")
     for layer, name in enumerate(names):
-        if (model.resume(layer, entering[name]) - logits).abs().max() > close:
+        if not (model.resume(layer, entering[name]) - logits).abs().max() <= close:
             reason = "the logits depend on more than what enters the block"
             raise InvalidInput(f"site {name!r} of {model.name} is bypassed: {reason}")
 
@@ -162,7 +165,7 @@ def _place_sites(
         prefix = f"blocks.{index}."
         entering = Site(STREAM, "the stream before the block")
         yield f"{prefix}block_in", entering
-        for name, site in _place_in_block(layer, family, module.config.model_type):
+        for name, site in _place_in_block(layer, family, module.config.model_type, current):
             yield prefix + name, site
         open_block(layer.module, Boundary(index, entering, current, width, family.carries))
         about = "the stream after the block"
@@ -173,7 +176,9 @@ def _place_sites(
     put_at(module, f"input of {family.head}", Reading(current))
 
 
-def _place_in_block(layer: Layer, family: Family, name: str) -> Iterator[tuple[str, Site]]:
+def _place_in_block(
+    layer: Layer, family: Family, name: str, current: Pass
+) -> Iterator[tuple[str, Site]]:
     """Create the sites of a block's mixer and MLP, where the family has them."""
     block, places = layer.module, layer.places
     if layer.mixers:
@@ -183,7 +188,7 @@ def _place_in_block(layer: Layer, family: Family, name: str) -> Iterator[tuple[s
         about = "what the mixer adds to the stream"
         if family.sums:
             total = Site(STREAM, about)
-            adding = Sum(total, block, list(family.sums.values()))
+            adding = Sum(total, block, list(family.sums.values()), current)
             for path in family.sums:
                 put_at(block, f"output of {path}", adding)
             yield "mixer_out", total
