@@ -145,7 +145,7 @@ def _part(settings: _Settings, start: int, stop: int, folder: Path | None) -> Gr
     if place is None:
         return grid
     write_part(place, grid)
-    return grid
+    return read_part(place, *kept) or grid  # metrics in the order of a part that was kept
 
 
 def _measure(settings: _Settings, start: int, stop: int) -> Grid:

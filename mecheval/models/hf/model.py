@@ -13,7 +13,15 @@ from mecheval.models.external import ExternalModel, add_site, check_passes, tied
 from mecheval.models.hf.attention import Attends
 from mecheval.models.hf.families import ALIASES, FAMILIES, Family
 from mecheval.models.hf.layout import Layer, find_layers, guess_family, place_inside
-from mecheval.models.hf.places import Boundary, Pass, Reading, Sum, open_block, put_at
+from mecheval.models.hf.places import (
+    Boundary,
+    Pass,
+    Reading,
+    Sum,
+    is_open,
+    open_block,
+    put_at,
+)
 from mecheval.models.ops import Reads
 from mecheval.models.site import Site, record, sites
 
@@ -59,6 +67,8 @@ class HubModel(Attends, ExternalModel):
         config = module.config
         self.family, self._name, self.tokenizer = config.model_type, name, tokenizer
         family = FAMILIES.get(self.family) or guess_family(module)
+        if is_open(module):
+            raise InvalidInput(f"this {type(module).__name__} has sites already; load it again")
         if (package := family.replaced_by) and importlib.util.find_spec(package):
             problem = f"the package {package} replaces the classes of {self.family}"
             raise InvalidInput(f"{problem}, whose tensors are not known then; uninstall it")

@@ -162,6 +162,11 @@ def open_block(block: nn.Module, boundary: Boundary) -> None:
     block.__class__ = types.new_class(type(block).__name__, (_Block, type(block)))
 
 
+def is_open(root: nn.Module) -> bool:
+    """Tell whether submodules are changed already."""
+    return any(isinstance(part, (_Block, _Changed)) for part in root.modules())
+
+
 def put_at(root: nn.Module, place: str, change: Change) -> None:
     """Apply a change at "input of PATH" or "output of PATH" of a module's submodules."""
     end, _, path = place.partition(" of ")
