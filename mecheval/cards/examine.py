@@ -167,7 +167,7 @@ def examine(
     asked_in = {name: in_words(given, model, name, template) for name in dict.fromkeys(words)}
     folder, parts = Path(out), []
     for name, worded in asked_in.items():
-        sizes = most_pairs(worded, pairs)
+        sizes = most_pairs(worded, pairs, model.max_len)
         parts.append(_examine(model, name, worded, sizes, documents, asked, seed, folder, progress))
     card = ModelCard({**_facts(model, given, template), **(facts or {})}, tuple(parts), folder)
     write_card(card)
