@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from numpy import ndarray
 
 from mecheval.core.errors import StoreError
@@ -25,6 +24,8 @@ Tables = Mapping[str, ndarray]
 
 def model_digest(model: Any) -> str:
     """Return a checksum of all that makes a model: weights, configuration, device and packages."""
+    import torch
+
     config: Any = getattr(model, "config", None)
     packages: tuple[str, ...] = PACKAGES
     if hub := getattr(getattr(model, "module", None), "config", None):

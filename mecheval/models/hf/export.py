@@ -11,7 +11,8 @@ All but GPT-2 end in an RMSNorm, ours in a LayerNorm unless told otherwise. Qwen
 MLP, so that our blocks with an MLP have no twin there; it gets an MLP that adds nothing.
 """
 
-from typing import TYPE_CHECKING
+import importlib
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -56,8 +57,7 @@ def to_transformers(model: Model) -> "PreTrainedModel":
     model = ours(model, "only its weights have names that are known")
     twin = _twin_of(model)
     require("transformers")
-    import transformers
-
+    transformers: Any = importlib.import_module("transformers")
     sizes = {"vocab_size": model.vocab_size, "num_hidden_layers": len(model.blocks)}
     config = getattr(transformers, f"{twin.name}Config")(
         **sizes, **NO_TOKENS, use_cache=False, tie_word_embeddings=True,
