@@ -28,7 +28,7 @@ def model_digest(model: Any) -> str:
 
     config: Any = getattr(model, "config", None)
     packages: tuple[str, ...] = PACKAGES
-    hub = getattr(getattr(model, "module", None), "config", None)
+    hub: Any = getattr(getattr(model, "module", None), "config", None)
     if hasattr(hub, "to_json_string"):  # a model of transformers
         packages = (*packages, "transformers")
         config = hub.to_json_string(), hub._attn_implementation
