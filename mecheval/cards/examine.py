@@ -13,6 +13,7 @@ from mecheval.interventions.verdict import Verdict
 from mecheval.metrics.capacity import PAIRS, Capacity, capacity, most_pairs
 from mecheval.results.csv import to_csv
 from mecheval.runs.files import write
+from mecheval.tasks import tasks
 from mecheval.tasks.recall import Recall
 from mecheval.tasks.task import Task
 
@@ -134,7 +135,8 @@ def examine(
     seed
         Seed of all documents.
     out
-        Folder of page, tables and figures; what is measured there already is not measured again.
+        Folder of page, tables and figures. Parts of the grid that are there are not measured
+        again.
     facts
         More to be written down, such as where the weights come from.
     progress
@@ -162,10 +164,10 @@ def examine(
     given = Recall(pairs=4, passes=2) if task is None else task
     if not words or documents < 1:
         raise InvalidInput(f"{words=} and {documents=} must not be empty")
-    tasks = {name: in_words(given, model, name, template) for name in dict.fromkeys(words)}
+    asked_in = {name: in_words(given, model, name, template) for name in dict.fromkeys(words)}
     folder, parts = Path(out), []
-    for name, worded in tasks.items():
-        sizes = most_pairs(worded, pairs)
+    for name, worded in asked_in.items():
+        sizes = most_pairs(worded, pairs, model.max_len)
         parts.append(_examine(model, name, worded, sizes, documents, asked, seed, folder, progress))
     card = ModelCard({**_facts(model, given, template), **(facts or {})}, tuple(parts), folder)
     write_card(card)
@@ -206,10 +208,17 @@ def _facts(model: "HubModel", task: Task, template: str) -> dict[str, Any]:
         "layers": model.depth,
         "parameters": f"{count:,}",
         "dtype": str(model.dtype).removeprefix("torch."),
-        "task": str(getattr(task, "key", task)),
+        "task": _spec(task),
         "template": template,
         "caveats": list(CAVEATS),
     }
+
+
+def _spec(task: Task) -> str:
+    try:
+        return str(tasks.spec_of(task))
+    except InvalidInput:  # its class is not registered, so that no spec builds it
+        return str(task)
 
 
 def write_card(card: ModelCard) -> None:

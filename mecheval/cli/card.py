@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
-from mecheval.cli.app import Json, Plugins, app, print_json, whole
-from mecheval.cli.hub import Template, examine_hub
+from mecheval.cli.app import Json, Plugins, app, load, print_json, whole
+from mecheval.cli.hub import Template, examine_hub, refuse_options
 from mecheval.cli.show import Download, Dtype, Where
 from mecheval.cli.sweep import Device, Workers, validated_device
 from mecheval.cli.sweep_actions import print_estimate
@@ -51,10 +51,16 @@ def card(
     A model of transformers is not trained: it is asked to recall in its own words.
     """
     if is_hub_name(subject):
+        of_mixers = {"scale": scale, "workers": workers, "dry_run": dry_run}
+        refuse_options(card, of_mixers, "mixers", subject)
+        load(plugin)
         where = Where(dtype, validated_device(device), download)
         lists = words or ["nouns", "names"]
         examine_hub(subject, task, lists, template, documents, out, where, as_json)
         return
+    of_hub = {"task": task, "words": words, "template": template, "documents": documents}
+    of_hub |= {"dtype": dtype, "download": download}
+    refuse_options(card, of_hub, "models of transformers", subject)
     from mecheval.sweeps.options import SweepOptions
 
     given: dict[str, Any] = {"device": validated_device(device)}

@@ -1,5 +1,7 @@
 """Models of transformers that are asked in words: what `intervene`, `card` and `sample` share."""
 
+from collections.abc import Callable, Mapping
+from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -8,7 +10,7 @@ import typer
 from mecheval.cli.app import drawing, print_json, whole, without_nan
 from mecheval.cli.show import Where
 from mecheval.core.errors import InvalidInput
-from mecheval.core.spec import HUB
+from mecheval.core.spec import HUB, canonical_json, digest
 
 if TYPE_CHECKING:
     from mecheval.interventions.grid import GridOptions
@@ -33,14 +35,34 @@ def ask(
     from mecheval.plugins import build_task
 
     built = build_task(task or DEFAULT_TASK)  # refused before a model is loaded
+    model = _load(text, where)
     from mecheval.models.hf.lexicon import in_words
+
+    with drawing():
+        return model, in_words(built, model, words, template, shots)
+
+
+def _load(text: str, where: Where) -> Any:
+    """Load a model whose grids are measured, which is done on the processor."""
+    if where.device != "cpu":
+        problem = f"--device {where.device} cannot be used for interventions on {text}"
+        raise InvalidInput(f"{problem}; leave it out")
     from mecheval.models.hf.load import load_hf
     from mecheval.terminal.tables import working
 
     with working(f"loading {text}"):
-        model = load_hf(text, **where._asdict())
-    with drawing():
-        return model, in_words(built, model, words, template, shots)
+        return load_hf(text, **where._asdict())
+
+
+def refuse_options(
+    command: Callable[..., Any], values: Mapping[str, object], kind: str, subject: str
+) -> None:
+    """Refuse options that have another value than usual, and are for subjects of another kind."""
+    usual = signature(command).parameters
+    for name, value in values.items():
+        if value != usual[name].default:
+            option = "--" + name.replace("_", "-")
+            raise InvalidInput(f"{option} is for {kind}; leave it out for {subject}")
 
 
 def is_deep(options: "GridOptions", task: Any) -> bool:
@@ -105,12 +127,12 @@ def examine_hub(
 
     built = build_task(task or DEFAULT_TASK)
     from mecheval.cards.examine import examine
-    from mecheval.models.hf.load import load_hf
     from mecheval.terminal import grid_view, tables
 
-    with tables.working(f"loading {text}"):
-        model = load_hf(text, **where._asdict())
-    folder = out / f"card-{Path(text.removeprefix(HUB)).stem}"
+    model = _load(text, where)
+    name = Path(text.removeprefix(HUB)).name.removesuffix(".gguf")
+    asked = digest(canonical_json([text, task or DEFAULT_TASK, words, template, where.dtype]))
+    folder = out / f"card-{name}-{asked[:8]}"
     with grid_view.stages(text) as progress:
         sizes: dict[str, Any] = {"documents": documents, "out": folder, "progress": progress}
         found = examine(model, built, words, template, **sizes)

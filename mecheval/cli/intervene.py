@@ -16,6 +16,7 @@ from mecheval.cli.hub import (
     ask,
     intervene_deep,
     is_deep,
+    refuse_options,
 )
 from mecheval.cli.show import Device, Download, Dtype, Where
 from mecheval.core.errors import InvalidInput
@@ -84,6 +85,9 @@ def intervene(
         raise InvalidInput(f"RUN={run!r} must be the folder of a finished run, or hf:PATH")
     if task is not None:
         raise InvalidInput(f"TASK={task} is for models of transformers; a run has its own task")
+    of_hub = {"words": words, "template": template, "shots": shots, "keep": keep}
+    of_hub |= {"dtype": dtype, "device": device, "download": download}
+    refuse_options(intervene, of_hub, "models of transformers", "a run")
     from mecheval.runs.finished import Run
 
     finished = Run(Path(run))

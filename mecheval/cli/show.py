@@ -156,7 +156,7 @@ def show_sites(
 ) -> None:
     """Show every site of a model: its name, its shape and what it is."""
     load(plugin)
-    built, _ = _build_model(model, WIDTH, layers, Where(dtype, device, download))
+    built, _ = _build_model(model, None, layers, Where(dtype, device, download))
     from mecheval.models.site import sites
     from mecheval.terminal import tables as terminal
 
@@ -280,8 +280,10 @@ class Where(NamedTuple):
     download: bool
 
 
-def _build_model(text: str, d_model: int, layers: int | None, where: Where) -> tuple[Any, int]:
-    """Return the model and its number of layers."""
+def _build_model(
+    text: str, d_model: int | None, layers: int | None, where: Where
+) -> tuple[Any, int]:
+    """Return the model and its number of layers; without `d_model` it has its own, or is narrow."""
     if is_hub_name(text):
         if layers is not None:
             raise InvalidInput(f"--layers={layers} cannot change {text}; leave it out")
@@ -289,11 +291,15 @@ def _build_model(text: str, d_model: int, layers: int | None, where: Where) -> t
 
         loaded = load_hf(text, **where._asdict())
         return loaded, loaded.depth
-    from mecheval.models.config import ModelConfig, layers_for
+    from mecheval.core.spec import Spec
+    from mecheval.models.config import ModelConfig, layers_for, split_sizes
 
     # a bad configuration is refused before torch is imported
     spec = _register(text)
     layers = layers_for(spec) if layers is None else layers
+    if d_model is None:
+        own = "d_model" in split_sizes(Spec.parse(spec))[1]
+        d_model = ModelConfig.d_model if own else WIDTH
     config = ModelConfig(architecture=spec, d_model=d_model, layers=layers)
     from mecheval.models.build import build_model
 

@@ -4,7 +4,7 @@ Restoring the input of a block changes only the tokens from the restored one on.
 continue behind a prefix it has read (`read_prefix`, `resume_behind`) computes no other ones.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from numpy import ndarray
 
 from mecheval.core.errors import InvalidInput
 from mecheval.core.spec import canonical_json, digest
+from mecheval.interventions.depth_parts import model_digest, read_part, write_part
 from mecheval.interventions.grid import MEMORY, Cell, Grid, layers_of
 from mecheval.interventions.interchange import NoEffectiveCorruption, interchange
 from mecheval.interventions.positions import positions
@@ -44,11 +45,17 @@ class _Settings:
     seed: int
     split: Split
     memory: int
+    names: tuple[str, ...]
+    made: str  # checksum of the model
+
+    @property
+    def cells(self) -> list[Cell]:
+        return [("restored", name, role) for name in self.names for role in self.roles]
 
     def key(self, start: int, stop: int) -> str:
         task = getattr(self.task, "key", None) or repr(self.task)
-        rest = [self.kind, self.seed, self.split, start, stop, weights_digest(self.model)]
-        return digest(canonical_json([task, list(self.roles), *rest]))[:16]
+        rest = [self.kind, self.seed, self.split, start, stop, self.made]
+        return digest(canonical_json([task, list(self.names), list(self.roles), *rest]))[:16]
 
 
 def depth_grid(
@@ -92,7 +99,7 @@ def depth_grid(
     Returns
     -------
     Grid
-        As `interchange` returns it, with the sites of `verdict_sites`.
+        As `interchange` returns it, with `depth_sites`.
 
     Examples
     --------
@@ -102,49 +109,47 @@ def depth_grid(
     >>> depth_grid(model, task, documents=40).verdict().mechanism
     'unsolved'
     """
-    names = verdict_sites(layers_of(sites(model)))
+    names = depth_sites(layers_of(sites(model)))
     if missing := [name for name in names if name not in sites(model)]:
         raise InvalidInput(f"model={model.name} lacks the sites {', '.join(missing)}")
-    settings = _Settings(model, task, tuple(roles), kind, seed, split, memory)
+    made = model_digest(model) if folder else ""
+    settings = _Settings(model, task, tuple(roles), kind, seed, split, memory, names, made)
     grids = []
     for start in range(0, documents, CHUNK):
         stop = min(start + CHUNK, documents)
-        if part := _part(settings, names, start, stop, folder):
+        if part := _part(settings, start, stop, folder):
             grids.append(part)
         if progress:
             progress(stop, documents)
     if not grids:
         raise NoEffectiveCorruption(f"kind={kind} changes the answer of none of {documents}")
-    return _join(grids, [("restored", name, role) for name in names for role in roles])
+    return _join(grids, settings.cells)
 
 
-def weights_digest(model: torch.nn.Module) -> str:
-    """Return a text that differs between models: sizes and sums of their weights."""
-    parts = [[name, list(p.shape), float(p.sum())] for name, p in model.state_dict().items()]
-    return digest(canonical_json(parts))
+def depth_sites(layers: int) -> tuple[str, ...]:
+    """Return the inputs of all blocks, and what else a verdict reads."""
+    return "blocks.0.block_in", *verdict_sites(layers)
 
 
-def _part(
-    settings: _Settings, names: Sequence[str], start: int, stop: int, folder: Path | None
-) -> Grid | None:
+def _part(settings: _Settings, start: int, stop: int, folder: Path | None) -> Grid | None:
     """Return the grid of some documents, from the folder if it is there; None without any."""
     place = folder / f"part-{start:06}-{settings.key(start, stop)}.safetensors" if folder else None
     layers, kinds = layers_of(sites(settings.model)), settings.model.kinds
-    if place and place.exists():
-        return _read(place, settings.split, layers, kinds)
+    kept = settings.split, layers, kinds, settings.cells
+    if place and (part := read_part(place, *kept)):
+        return part
     try:
-        grid = _measure(settings, names, start, stop)
+        grid = _measure(settings, start, stop)
     except NoEffectiveCorruption:
         return None
     if place is None:
         return grid
-    place.parent.mkdir(parents=True, exist_ok=True)
-    _write(place, grid)
-    return _read(place, settings.split, layers, kinds)  # in the order of a part that was kept
+    write_part(place, grid)
+    return read_part(place, *kept) or grid  # metrics in the order of a part that was kept
 
 
-def _measure(settings: _Settings, names: Sequence[str], start: int, stop: int) -> Grid:
-    model, task = settings.model, settings.task
+def _measure(settings: _Settings, start: int, stop: int) -> Grid:
+    model, task, names = settings.model, settings.task, settings.names
     if not getattr(model, "reads_prefixes", False):
         return _whole(settings, names, start, stop)
     boundaries = [name for name in names if name.endswith("block_in")]
@@ -223,32 +228,3 @@ def _join(grids: Sequence[Grid], order: Sequence[Cell]) -> Grid:
 
 def _stack(parts: Sequence[dict[str, ndarray]]) -> Values:
     return {metric: np.concatenate([part[metric] for part in parts]) for metric in parts[0]}
-
-
-def _write(place: Path, grid: Grid) -> None:
-    from safetensors.numpy import save_file
-
-    tables: dict[str, Any] = {}
-    ends: Mapping[str, Values] = {"clean": grid.clean, "corrupt": grid.corrupt}
-    for end, values in ends.items():
-        tables |= {f"{end}||{metric}": x for metric, x in values.items()}
-    for (_, site, role), values in grid.cells.items():
-        tables |= {f"{site}|{role}|{metric}": x for metric, x in values.items()}
-    partial = place.with_suffix(".partial")
-    save_file({name: np.ascontiguousarray(x) for name, x in tables.items()}, partial)
-    partial.replace(place)
-
-
-def _read(place: Path, split: Split, layers: int, kinds: tuple[str, ...]) -> Grid:
-    from safetensors.numpy import load_file
-
-    ends: dict[str, Values] = {"clean": {}, "corrupt": {}}
-    cells: dict[Cell, Values] = {}
-    tables = load_file(place)
-    for name, values in tables.items():
-        site, role, metric = name.split("|")
-        if site in ends:
-            ends[site][metric] = values
-        else:
-            cells.setdefault(("restored", site, role), {})[metric] = values
-    return Grid("key", split, ends["clean"], ends["corrupt"], cells, layers, kinds)

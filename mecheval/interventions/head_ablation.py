@@ -1,23 +1,26 @@
 """Ablation of attention heads: they are replaced by their mean over documents."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 import torch
+from jaxtyping import Float64
 from torch import Tensor
 
 from mecheval.core.errors import InvalidInput
 from mecheval.interventions.head_scores import HeadRow
-from mecheval.metrics.behaviour import behaviour
+from mecheval.metrics.behaviour import BLOCK, behaviour
 from mecheval.metrics.statistics import proportion_interval
 from mecheval.models.build import Model
-from mecheval.models.site import Edit, Site, patch, sites
+from mecheval.models.inputs import Batch
+from mecheval.models.site import Edit, Site, patch, record, sites
 from mecheval.tasks.documents import Documents
 
 Head = tuple[int, int]  # layer and head
+Mean = Float64[Tensor, "time head d_head"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,40 +53,71 @@ def draw_others(
     return tuple(sorted(drawn))
 
 
+@torch.no_grad()
+def head_means(model: Model, docs: Documents, layers: Collection[int]) -> dict[int, Mean]:
+    """Return what the heads of some layers give at each position, averaged over all documents.
+
+    A document counts up to its own length.
+    """
+    names = {_head_site(model, layer): layer for layer in layers}
+    device, longest = next(model.parameters()).device, int(docs.lengths.max())
+    totals: dict[int, Tensor] = {}
+    counts = torch.zeros(longest, 1, 1, dtype=torch.float64)
+    for start in range(0, len(docs), BLOCK):
+        part = docs[start : start + BLOCK]
+        batch, width = Batch.of(part, device), int(part.lengths.max())
+        inside = torch.arange(width) < torch.from_numpy(part.lengths)[:, None]
+        counts[:width, 0, 0] += inside.sum(dim=0)
+        with record(model, list(names)) as seen:
+            model(batch.tokens, batch.at)
+        for name, layer in names.items():
+            x = seen[name].cpu().double()[:, :width]
+            total = totals.setdefault(layer, torch.zeros(longest, *x.shape[2:], dtype=x.dtype))
+            total[:width] += (x * inside[:, :, None, None]).sum(dim=0)
+    return {layer: total / counts for layer, total in totals.items()}
+
+
 def ablate(
-    model: Model, docs: Documents, name: str, draw: int, some: tuple[Head, ...]
+    model: Model,
+    docs: Documents,
+    name: str,
+    draw: int,
+    some: tuple[Head, ...],
+    means: Mapping[int, Mean],
 ) -> AblationRow:
+    """Measure the documents with some heads replaced by their means."""
     by_layer: dict[int, list[int]] = {}
     for layer, head in some:
         by_layer.setdefault(layer, []).append(head)
-    edits = {_head_site(model, layer): _to_mean(few) for layer, few in by_layer.items()}
+    edits = {_head_site(model, n): _to_mean(few, means[n]) for n, few in by_layer.items()}
     with ExitStack() as stack:
         if edits:
             stack.enter_context(patch(model, edits))
         found = behaviour(model, docs)
     right = found.accuracy
     ends = proportion_interval(int(right.sum()), len(right))
-    means = float(right.mean()), *ends, float(found.likelihood.mean())
-    return AblationRow(name, draw, some, *means, n=len(right))
+    averages = float(right.mean()), *ends, float(found.likelihood.mean())
+    return AblationRow(name, draw, some, *averages, n=len(right))
 
 
 def _head_site(model: Model, layer: int) -> str:
-    """Return the site of what each head reads; mixers side by side have several with heads."""
-    prefix = f"blocks.{layer}.mixer."
-    for name, site in sites(model).items():
-        if name.startswith(prefix) and name.endswith("head_out") and "head" in site.axes:
+    """Return the site of what each head reads, beside that of the same mixer's attention weights.
+
+    A mixer beside attention can have heads, too.
+    """
+    prefix, known = f"blocks.{layer}.mixer.", sites(model)
+    for name in known:
+        attends = name.removesuffix("head_out") + "scores" in known
+        if name.startswith(prefix) and name.endswith("head_out") and attends:
             return name
     raise InvalidInput(f"model={model.name} has no site of heads in layer {layer}; none is ablated")
 
 
-def _to_mean(few: Sequence[int]) -> Edit:
+def _to_mean(few: Sequence[int], mean: Mean) -> Edit:
     """Replace some heads by their mean over the documents at each position."""
 
     def edit(x: Tensor, site: Site) -> Tensor:
-        axis = site.axes.index("head")
-        index = torch.tensor(list(few), device=x.device)
-        mean = x.index_select(axis, index).mean(dim=0, keepdim=True)
-        shape = [size if i != axis else len(few) for i, size in enumerate(x.shape)]
-        return x.index_copy(axis, index, mean.expand(shape))
+        new = mean[: x.shape[1], list(few)].to(x).expand(len(x), -1, -1, -1)
+        return x.index_copy(2, torch.tensor(few, device=x.device), new)
 
     return edit

@@ -48,12 +48,13 @@ class HeadRow:
 
 def attention_weights(model: Any, tokens: Tensor) -> Weights:
     """Yield each layer that attends, with its weights."""
-    if hasattr(model, "attention_weights"):
+    whole = hasattr(model, "attention_weights")
+    names = [name for name in sites(model) if name.endswith(".mixer.scores")]
+    if not (model.attending if whole else names):
+        raise InvalidInput(f"model={model.name} has no attention whose weights can be read")
+    if whole:
         yield from model.attention_weights(tokens)
         return
-    names = [name for name in sites(model) if name.endswith(".mixer.scores")]
-    if not names:
-        raise InvalidInput(f"model={model.name} has no attention whose weights can be read")
     for name in names:  # one by one: each has a pass of its own
         seen: list[Tensor] = []
         with patch(model, {name: _keep(seen)}):
@@ -79,6 +80,9 @@ def score_repeated(
     rng = np.random.default_rng(seed)
     longest = getattr(model, "max_len", None) or model.config.max_len
     size = min(length, len(pool), (longest - 1) // 2)
+    if size < 2:
+        problem = f"{len(pool)} tokens and a longest input of {longest}"
+        raise InvalidInput(f"{problem} leave {size} to be read twice; 2 are needed")
     lead = docs.tokens[:1, :1]
     rows = [rng.permutation(pool)[:size] for _ in range(len(docs))]
     table = np.stack([np.concatenate([lead[0], row, row]) for row in rows])

@@ -14,7 +14,13 @@ import torch
 
 from mecheval.core.errors import InvalidInput
 from mecheval.core.notebook import html_table, short
-from mecheval.interventions.head_ablation import AblationRow, Head, ablate, draw_others
+from mecheval.interventions.head_ablation import (
+    AblationRow,
+    Head,
+    ablate,
+    draw_others,
+    head_means,
+)
 from mecheval.interventions.head_scores import HeadRow, head_rows, score_documents, score_repeated
 from mecheval.models.build import Model
 from mecheval.tasks.splits import Split
@@ -80,8 +86,8 @@ class Heads:
         worst = min(others, key=lambda row: row.accuracy)
         low, high = (end([row.accuracy for row in others]) for end in (min, max))
         return (
-            f"without the {len(top.heads)} heads that match prefixes most ({names}) right answers "
-            f"fall from {_share(clean)} to {_share(top)}; without as many other heads of the same "
+            f"right answers are {_share(clean)}, and {_share(top)} without the {len(top.heads)} "
+            f"heads that match prefixes most ({names}); without as many other heads of the same "
             f"layers they are {low:.0%} to {high:.0%} in {len(others)} draws "
             f"(worst {_share(worst)})"
         )
@@ -164,12 +170,14 @@ def heads(
         raise InvalidInput(f"model={model.name} has one head; there are no others to compare with")
     best = sorted(rows, key=lambda row: -row.repeated)[: min(top, len(rows) // 2)]
     chosen = tuple((row.layer, row.head) for row in best)
-    ablations = [ablate(model, docs, "none", 0, ())]
-    ablations.append(ablate(model, docs, "top", 0, chosen))
+    means = head_means(model, docs, {row.layer for row in rows})
+    ablations = [ablate(model, docs, "none", 0, (), means)]
+    ablations.append(ablate(model, docs, "top", 0, chosen, means))
     step()
     rng = np.random.default_rng(seed)
     for draw in range(draws):
-        ablations.append(ablate(model, docs, "random", draw, draw_others(rows, chosen, rng)))
+        others = draw_others(rows, chosen, rng)
+        ablations.append(ablate(model, docs, "random", draw, others, means))
         step()
     return Heads(tuple(rows), tuple(ablations))
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 HALF = 0.5  # share from which a role holds the information
 NOTABLE = 0.1  # rise from which a layer is named
+RAISED = {"value": "stored at the value by", "query": "carried to the query by"}
 Again = Float64[ndarray, " resamples"]
 
 
@@ -101,9 +102,7 @@ class LayerMap:
         if not self.rows:
             return "corrupting the key takes too little: there are no shares"
         parts = [_held(self.at(role), role) for role in self.roles]
-        value, query = self.at("value"), self.at("query")
-        parts.append(_raised(value, "stored at the value by"))
-        parts.append(_raised(query, "carried to the query by"))
+        parts += [_raised(self.at(role), said) for role, said in RAISED.items()]
         return "; ".join(part for part in parts if part)
 
     def __repr__(self) -> str:
@@ -145,8 +144,8 @@ def layer_map(grid: Grid, kinds: Sequence[str] = ()) -> LayerMap:
     roles = tuple(dict.fromkeys(role for _, _, role in grid.cells))
     rows: list[LayerRow] = []
     for role in roles if found else ():
-        curve = [_start(role)]
-        for layer in range(1, grid.layers):
+        curve = []
+        for layer in range(grid.layers):
             curve.append(found.get((f"blocks.{layer}.block_in", role), _missing()))
         curve.append(_end(role))
         for layer in range(grid.layers):
@@ -156,12 +155,6 @@ def layer_map(grid: Grid, kinds: Sequence[str] = ()) -> LayerMap:
             rises = _bounds(rise, then - again)
             rows.append(LayerRow(layer, kind, role, share, *ends, rise, *rises))
     return LayerMap(tuple(rows), grid.layers, roles, len(grid.clean["likelihood"]), names)
-
-
-def _start(role: str) -> tuple[float, Again]:
-    """Return the share at the first input: the key's token is all that differs."""
-    share = float(role == "key")
-    return share, np.full(RESAMPLES, share)
 
 
 def _end(role: str) -> tuple[float, Again]:
@@ -182,7 +175,10 @@ def _bounds(value: float, again: Again) -> tuple[float, float]:
 
 
 def _held(rows: Sequence[LayerRow], role: str) -> str:
-    """Say at the inputs of which layers a role holds half or more."""
+    """Say at the inputs of which layers a role holds half or more; nothing without a share."""
+    rows = [row for row in rows if not np.isnan(row.share)]
+    if not rows:
+        return ""
     layers = [row.layer for row in rows if row.share >= HALF]
     if not layers:
         most = max(rows, key=lambda row: row.share)
@@ -197,6 +193,8 @@ def _held(rows: Sequence[LayerRow], role: str) -> str:
 
 def _raised(rows: Sequence[LayerRow], what: str) -> str:
     """Name the layers that raise a share notably, and surely: its interval is above 0."""
+    if all(np.isnan(row.rise) for row in rows):
+        return ""
     named = [row for row in rows if row.rise >= NOTABLE and row.rise_low > 0]
     if not named:
         return f"{what} no single layer"

@@ -1,6 +1,6 @@
 """The capacity curve: how often a model answers right, by number of pairs and by distance."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -176,16 +176,22 @@ def with_pairs(task: Task, pairs: int) -> Task:
     return replace(changed, pairs=pairs)
 
 
-def most_pairs(task: Task, pairs: Iterable[int]) -> list[int]:
-    """Return those numbers of pairs for which the task has enough symbols."""
-    possible = []
-    for number in pairs:
-        try:
-            with_pairs(task, number)
-        except InvalidInput:
-            continue
-        possible.append(number)
+def most_pairs(task: Task, pairs: Sequence[int], longest: int) -> list[int]:
+    """Return the numbers of pairs for which there are symbols, in documents up to a length."""
+    symbols: Any = task.inner if isinstance(task, Words) else task
+    with_pairs(task, getattr(symbols, "pairs", 0))  # what is refused now is not for its number
+    possible = [number for number in pairs if _fits(task, number, longest)]
+    if not possible:
+        problem = f"{pairs=} are all too many for the task's symbols"
+        raise InvalidInput(f"{problem} or the model's longest input, {longest}; give fewer")
     return possible
+
+
+def _fits(task: Task, pairs: int, longest: int) -> bool:
+    try:
+        return with_pairs(task, pairs).max_len <= longest
+    except InvalidInput:  # there are too few symbols
+        return False
 
 
 def _row(

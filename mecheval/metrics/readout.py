@@ -78,13 +78,14 @@ class Reader:
     @classmethod
     def of(cls, clean: Tensor, answers: Answers, others: Answers | None = None) -> "Reader":
         """Build a reader from the logits of the clean run."""
-        log_p = clean.log_softmax(dim=-1)
+        log_p = _precise(clean).log_softmax(dim=-1)
         p = log_p.exp()
         negative_entropy = (p * log_p).sum(dim=-1)
         return cls(_ids(answers), p, negative_entropy, None if others is None else _ids(others))
 
     def read(self, logits: Tensor) -> Values:
         """Return every metric's value for each document."""
+        logits = _precise(logits)
         log_q = logits.log_softmax(dim=-1)
         kl = self.negative_entropy - (self.p * log_q).sum(dim=-1)
         if not kl.isfinite().all():  # a logit that is not finite is in its sum
@@ -100,6 +101,11 @@ class Reader:
             values["counterfactual"] = _at(log_q, self.others).double().exp()
         values |= read_registered(logits, self.answers)
         return {name: value.double().numpy() for name, value in values.items()}
+
+
+def _precise(logits: Tensor) -> Tensor:
+    """Return logits of a shorter type in float32: sums over the vocabulary need it."""
+    return logits.to(torch.promote_types(logits.dtype, torch.float32))
 
 
 def _ids(answers: Answers) -> Tensor:

@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 from mecheval.core.errors import InvalidInput
@@ -48,8 +49,18 @@ def to_pyvene(model: Model, sites: Sequence[str]) -> Any:
     unknown = [name for name in sites if name not in known]
     if unknown:
         raise InvalidInput(f"no site {name!r}{did_you_mean(name, known)}" for name in unknown)
+    for name in sites:
+        if known[name].materialised:
+            problem = f"site {name!r} is computed only while it is edited"
+            raise InvalidInput(f"{problem}, which pyvene cannot know; use interchange")
+        if known[name].time != 1:
+            problem = f"site {name!r} has the axes {known[name].extra_repr()}"
+            raise InvalidInput(f"{problem}; pyvene takes positions from the second; leave it out")
     copied: Any = copy.deepcopy(model)
-    copied.device = next(model.parameters()).device  # pyvene reads it
+    if not hasattr(copied, "device"):
+        copied.device = next(model.parameters()).device  # pyvene reads it, and the width
+    if not hasattr(copied, "config"):
+        copied.config = SimpleNamespace(d_model=copied.d_model)
     outputs = pyvene.models.constants.CONST_OUTPUT_HOOK
     pyvene.type_to_module_mapping[type(model)] = {name: (name, outputs) for name in known}
     pyvene.type_to_dimension_mapping[type(model)] = {name: ("d_model",) for name in known}

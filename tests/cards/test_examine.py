@@ -57,6 +57,7 @@ def test_the_commands_ask_in_words(tmp_path, capsys, monkeypatch):
     first = json.loads(capsys.readouterr().out)
     assert first["verdict"]["mechanism"] == "unsolved"
     assert {row["site"] for row in first["rows"] if row["site"]} == {
+        "blocks.0.block_in",
         "blocks.1.block_in",
         "blocks.1.mixer_out",
     }
@@ -66,7 +67,10 @@ def test_the_commands_ask_in_words(tmp_path, capsys, monkeypatch):
     assert main(["intervene", name, "--document", "2", "--site", "blocks.1.block_in"]) == 0
     assert "query_key" in capsys.readouterr().out
     assert main(["card", name, "--words", "names", "--documents", "32"]) == 0
-    assert (Path("runs") / "card-model" / "card.html").exists()
+    (page,) = Path("runs").glob("card-model-*/card.html")
+    assert "<p>recall:pairs=4,passes=2, written" in page.read_text()
+    assert main(["card", name, "--words", "names", "--documents", "32", "--dtype", "float64"]) == 0
+    assert len([*Path("runs").glob("card-model-*/card.html")]) == 2
     capsys.readouterr()
     assert main(["sample", "recall:pairs=2", "--in", name, "--template", "lines", "-n", "1"]) == 0
     assert "query_key" in capsys.readouterr().out

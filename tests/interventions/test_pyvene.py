@@ -8,10 +8,14 @@ import pytest
 import torch
 
 from benchmarks.pyvene_grid import component_sites, pyvene_cells
+from mecheval.core.errors import InvalidInput
 from mecheval.interventions.interchange import interchange
+from mecheval.models.build import build_model
 from mecheval.models.config import ModelConfig
+from mecheval.models.edits import put
 from mecheval.models.language_model import LanguageModel
-from mecheval.models.site import sites
+from mecheval.models.pyvene import to_pyvene
+from mecheval.models.site import patch, record, sites
 from mecheval.tasks.documents import Corrupted
 from mecheval.tasks.recall import Recall
 
@@ -100,3 +104,34 @@ def test_the_model_is_left_as_it_was(architecture):
         hook.remove()
     assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
     assert not any(site.used for site in sites(model).values())
+
+
+@torch.no_grad()
+def test_a_model_of_transformers_is_patched_there_too():
+    model = build_model(ModelConfig("hf-config:llama", d_model=16), vocab_size=12)
+    there = to_pyvene(model, ["blocks.1.block_in"])
+    base, source = torch.randint(12, (2, 2, 5), generator=torch.Generator().manual_seed(0))
+    place = [[[4], [4]]]
+    located = {"sources->base": (place, place)}
+    _, patched = there({"tokens": base}, [{"tokens": source}], unit_locations=located)
+    name, at = "blocks.1.block_in", torch.tensor([4, 4])
+    with record(model, [name]) as seen:
+        model(source)
+    with patch(model, {name: put(seen[name][:, 4], at)}):
+        ours = model(base)
+    assert torch.allclose(patched, ours, atol=1e-6)
+    assert not torch.allclose(patched, model(base), atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("blocks.0.mixer.scores", "'blocks.0.mixer.scores' is computed only while it is edited"),
+        ("blocks.0.mixer.head_out", "'blocks.0.mixer.head_out' has the axes batch head time"),
+    ],
+)
+def test_a_site_that_pyvene_would_misread_is_refused(name, reason):
+    model = LanguageModel(ModelConfig("attention", d_model=8), V)
+    sites(model)["blocks.0.mixer.head_out"].axes = ("batch", "head", "time", "d_head")
+    with pytest.raises(InvalidInput, match=reason):
+        to_pyvene(model, [name])

@@ -49,7 +49,12 @@ def test_in_words_pairs_grow_and_words_stay():
 
 
 def test_numbers_of_pairs_without_symbols_are_left_out_or_refused():
-    assert most_pairs(Recall(pairs=2, vocab=16), (2, 8, 9, 16)) == [2, 8]
+    assert most_pairs(Recall(pairs=2, vocab=16), (2, 8, 9, 16), 99) == [2, 8]
+    assert most_pairs(Recall(pairs=2, vocab=16), (2, 8), Recall(pairs=7).max_len) == [2]
+    with pytest.raises(InvalidInput, match="pairs=\\(9,\\) are all too many"):
+        most_pairs(Recall(pairs=2, vocab=16), (9,), 99)
+    with pytest.raises(InvalidInput, match="needs a task with the option pairs"):
+        most_pairs(Treecall(), (2,), 99)
     with pytest.raises(InvalidInput, match="pairs=9 must be at most 8"):
         capacity(known_models.induction(), TASK, (9,))
     with pytest.raises(InvalidInput, match="needs a task with the option pairs"):

@@ -10,7 +10,7 @@ from mecheval.core import registry
 from mecheval.core.errors import CheckFailed, InvalidInput
 from mecheval.interventions.interchange import interchange
 from mecheval.metrics.behaviour import behaviour
-from mecheval.metrics.readout import register_metric
+from mecheval.metrics.readout import Reader, register_metric
 from mecheval.metrics.registry import metrics
 from mecheval.models.config import ModelConfig
 from mecheval.models.language_model import LanguageModel
@@ -108,3 +108,13 @@ def test_a_metric_comes_by_entry_point(monkeypatch):
     monkeypatch.setattr(metrics, "_entry_points_read", False)
     assert metrics.names() == ["peak"]
     assert metrics.get("peak") is torch.amax
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision_is_read_as_the_same_numbers_in_float32(dtype):
+    logits = torch.randn(2, 6, 50, generator=torch.Generator().manual_seed(0)).to(dtype)
+    answers = np.arange(6, dtype=np.int32)
+    clean, other = logits
+    found = Reader.of(clean, answers).read(other)
+    exact = Reader.of(clean.float(), answers).read(other.float())
+    assert all(np.array_equal(found[name], exact[name]) for name in exact)

@@ -11,6 +11,7 @@ All but GPT-2 end in an RMSNorm, ours in a LayerNorm unless told otherwise. Qwen
 MLP, so that our blocks with an MLP have no twin there; it gets an MLP that adds nothing.
 """
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -19,6 +20,7 @@ from mecheval.core.errors import InvalidInput
 from mecheval.core.spec import print_scalar
 from mecheval.models.build import Model, ours
 from mecheval.models.config import build_architecture
+from mecheval.models.hf.locate import require
 from mecheval.models.hf.twins import TWINS, Twin
 from mecheval.models.language_model import LanguageModel
 
@@ -54,7 +56,8 @@ def to_transformers(model: Model) -> "PreTrainedModel":
     """
     model = ours(model, "only its weights have names that are known")
     twin = _twin_of(model)
-    transformers = _transformers()
+    require("transformers")
+    transformers: Any = importlib.import_module("transformers")
     sizes = {"vocab_size": model.vocab_size, "num_hidden_layers": len(model.blocks)}
     config = getattr(transformers, f"{twin.name}Config")(
         **sizes, **NO_TOKENS, use_cache=False, tie_word_embeddings=True,
@@ -71,14 +74,6 @@ def to_transformers(model: Model) -> "PreTrainedModel":
     assert not differing.unexpected_keys, differing
     theirs.tie_weights()
     return theirs.eval()
-
-
-def _transformers() -> Any:
-    try:
-        import transformers
-    except ImportError as error:
-        raise InvalidInput("transformers is not installed; pip install 'mecheval[hf]'") from error
-    return transformers
 
 
 def _twin_of(model: LanguageModel) -> Twin:

@@ -2,6 +2,7 @@
 
 import io
 import sys
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext, redirect_stderr
 from typing import Any
 
@@ -13,6 +14,7 @@ from mecheval.models.hf.locate import Located, import_transformers, locate, read
 from mecheval.models.hf.model import HubModel
 
 DTYPES = ("float32", "float64", "bfloat16", "float16")
+COMPUTED = "rotary_emb.inv_freq"  # which older versions of transformers saved
 TOKENIZERS = ("tokenizer.json", "tokenizer_config.json", "tokenizer.model", "vocab.json")
 
 
@@ -83,14 +85,23 @@ def _load_module(transformers: Any, found: Located, name: str, dtype: torch.dtyp
     try:
         with _quiet():
             module, facts = load(
-                found.folder, dtype=dtype, output_loading_info=True, **found.options
+                found.folder, dtype=dtype, output_loading_info=True, **found.weights
             )
     except Exception as error:  # whatever a configuration or a damaged file leads to
         raise InvalidInput(f"{name} cannot be loaded: {describe_error(error)}") from error
     if lacking := sorted(facts["missing_keys"]):
-        some = ", ".join(lacking[:3]) + (", …" if len(lacking) > 3 else "")
-        raise InvalidInput(f"the weights of {name} lack {len(lacking)} tensors of it: {some}")
+        raise InvalidInput(f"the weights of {name} lack {_several(lacking)} of it")
+    if differing := sorted(str(key) for key in facts["mismatched_keys"]):
+        raise InvalidInput(f"the weights of {name} have other sizes than it: {_several(differing)}")
+    unused = sorted(key for key in facts["unexpected_keys"] if not key.endswith(COMPUTED))
+    if unused and not found.gguf:
+        problem = f"the weights of {name} have {_several(unused)} that its config.json does not use"
+        raise InvalidInput(f"{problem}; give the configuration that belongs to them")
     return module
+
+
+def _several(names: Sequence[str]) -> str:
+    return f"{len(names)} tensors ({', '.join(names[:3])}{', …' if len(names) > 3 else ''})"
 
 
 def _quiet() -> AbstractContextManager[Any]:

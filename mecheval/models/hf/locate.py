@@ -20,6 +20,7 @@ from mecheval.models.hf.options import INSTALL
 PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")
 WANTED = ["*.json", "*.safetensors", "*.model", "*.txt", "*.jinja"]  # nothing pickled is downloaded
 CAUSAL = ("ForCausalLM", "LMHeadModel")
+ATTENTION = (None, "sdpa", "eager")  # others are kernels, or code that the hub would give
 INDEX, ONE_FILE = "model.safetensors.index.json", "model.safetensors"
 _NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
 
@@ -36,6 +37,11 @@ class Located:
         """The arguments that every loader of transformers is given."""
         options = {"local_files_only": True, "trust_remote_code": False}
         return {**options, **({"gguf_file": self.gguf} if self.gguf else {})}
+
+    @property
+    def weights(self) -> dict[str, Any]:
+        """The arguments that a loader of weights is given."""
+        return self.options if self.gguf else {**self.options, "use_safetensors": True}
 
 
 def locate(text: str, download: bool = False) -> Located:
@@ -84,7 +90,8 @@ def _from_hub(name: str, download: bool) -> Path:
         problem = f"{name} is neither a folder nor in the local cache"
         raise InvalidInput(f"{problem}; add --download to fetch it from the hub") from error
     except (HfHubHTTPError, OSError, ValueError) as error:
-        raise InvalidInput(f"{name} cannot be downloaded: {_first_line(error)}") from error
+        done = "downloaded" if download else "read from the local cache"
+        raise InvalidInput(f"{name} cannot be {done}: {_first_line(error)}") from error
     return Path(folder)
 
 
@@ -98,6 +105,10 @@ def _check_config(folder: Path) -> None:
     if "auto_map" in config:
         reason = "it names code of its own (auto_map), which is never run"
         raise InvalidInput(f"{path} is refused: {reason}; use a model that transformers has")
+    for key in ("attn_implementation", "_attn_implementation"):
+        if (chosen := config.get(key)) not in ATTENTION:
+            rule = f"{key}={chosen!r} must be sdpa or eager"
+            raise InvalidInput(f"{path} is refused: {rule}, whose attention has sites")
     kind, names = config.get("model_type"), config.get("architectures") or []
     problem = f"{folder} must have a causal language model; its model_type is {kind!r}"
     if config.get("is_encoder_decoder"):

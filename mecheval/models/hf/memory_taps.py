@@ -130,6 +130,7 @@ def _tap_lightning_qkv(function: Function, sites: Sites, mixer: nn.Module) -> Fu
     """Pass queries, keys and values, which the mixer masks together."""
 
     def masked(qkv: Tensor, mask: Tensor | None) -> Tensor:
+        mixer.norm.__dict__.pop("read", None)  # of a pass that failed
         parts = _by_head(function(qkv, mask), mixer).chunk(3, dim=-1)
         names = ("query", "key", "value")
         q, k, v = (sites[name](x) for name, x in zip(names, parts, strict=True))

@@ -13,7 +13,15 @@ from mecheval.models.external import ExternalModel, add_site, check_passes, tied
 from mecheval.models.hf.attention import Attends
 from mecheval.models.hf.families import ALIASES, FAMILIES, Family
 from mecheval.models.hf.layout import Layer, find_layers, guess_family, place_inside
-from mecheval.models.hf.places import Boundary, Pass, Reading, Sum, open_block, put_at
+from mecheval.models.hf.places import (
+    Boundary,
+    Pass,
+    Reading,
+    Sum,
+    is_open,
+    open_block,
+    put_at,
+)
 from mecheval.models.ops import Reads
 from mecheval.models.site import Site, record, sites
 
@@ -59,6 +67,8 @@ class HubModel(Attends, ExternalModel):
         config = module.config
         self.family, self._name, self.tokenizer = config.model_type, name, tokenizer
         family = FAMILIES.get(self.family) or guess_family(module)
+        if is_open(module):
+            raise InvalidInput(f"this {type(module).__name__} has sites already; load it again")
         if (package := family.replaced_by) and importlib.util.find_spec(package):
             problem = f"the package {package} replaces the classes of {self.family}"
             raise InvalidInput(f"{problem}, whose tensors are not known then; uninstall it")
@@ -143,11 +153,14 @@ def _check_blocks(model: HubModel) -> None:
     with record(model, names) as entering:
         logits = model(tokens)
     others = model(torch.zeros_like(tokens))
-    close = 1e-5 * (others - logits).abs().max()
-    if (model(changed) - logits)[:, :-1].abs().max() > close:
+    if not logits.isfinite().all():
+        raise InvalidInput(f"the logits of {model.name} are not finite; load it in float32")
+    unit = max(1e-5, 4 * torch.finfo(logits.dtype).eps)
+    close = unit * (others - logits).abs().max()
+    if not (model(changed) - logits)[:, :-1].abs().max() <= close:
         raise InvalidInput(f"{model.name} sees the future: it is not a causal language model")
     for layer, name in enumerate(names):
-        if (model.resume(layer, entering[name]) - logits).abs().max() > close:
+        if not (model.resume(layer, entering[name]) - logits).abs().max() <= close:
             reason = "the logits depend on more than what enters the block"
             raise InvalidInput(f"site {name!r} of {model.name} is bypassed: {reason}")
 
@@ -162,7 +175,7 @@ def _place_sites(
         prefix = f"blocks.{index}."
         entering = Site(STREAM, "the stream before the block")
         yield f"{prefix}block_in", entering
-        for name, site in _place_in_block(layer, family, module.config.model_type):
+        for name, site in _place_in_block(layer, family, module.config.model_type, current):
             yield prefix + name, site
         open_block(layer.module, Boundary(index, entering, current, width, family.carries))
         about = "the stream after the block"
@@ -173,7 +186,9 @@ def _place_sites(
     put_at(module, f"input of {family.head}", Reading(current))
 
 
-def _place_in_block(layer: Layer, family: Family, name: str) -> Iterator[tuple[str, Site]]:
+def _place_in_block(
+    layer: Layer, family: Family, name: str, current: Pass
+) -> Iterator[tuple[str, Site]]:
     """Create the sites of a block's mixer and MLP, where the family has them."""
     block, places = layer.module, layer.places
     if layer.mixers:
@@ -183,7 +198,7 @@ def _place_in_block(layer: Layer, family: Family, name: str) -> Iterator[tuple[s
         about = "what the mixer adds to the stream"
         if family.sums:
             total = Site(STREAM, about)
-            adding = Sum(total, block, list(family.sums.values()))
+            adding = Sum(total, block, list(family.sums.values()), current)
             for path in family.sums:
                 put_at(block, f"output of {path}", adding)
             yield "mixer_out", total

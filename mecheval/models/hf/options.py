@@ -70,8 +70,8 @@ class SmallOptions:
         int, Field(ge=1, le=64, description="one of so many layers of a hybrid has full attention")
     ] = 2
     constraints: ClassVar[Constraints] = (
-        transformers_is_installed,
         family_is_known,
+        transformers_is_installed,
         width_is_even,
         heads_fit,
         has_every_kind,

@@ -24,13 +24,15 @@ Change = Callable[[Tensor], Tensor]
 class Pass:
     """One forward pass: the block from which it runs, what enters there, and what is read.
 
-    `carried` is the second stream of a family that has one, as the last block has left it.
+    `carried` is the second stream of a family that has one, as the last block has left it;
+    `outputs` are those of mixers side by side that wait for the others of their sum.
     """
 
     start: int = 0
     stream: Tensor | None = None
     at: Reads | None = None
     carried: Tensor | None = None
+    outputs: list[Tensor] = field(default_factory=list)
 
 
 @dataclass
@@ -131,14 +133,14 @@ class Sum:
     site: Site
     layer: nn.Module
     factors: list[str]
-    outputs: list[Tensor] = field(default_factory=list)
+    run: Pass
 
     def __call__(self, x: Tensor) -> Tensor:
-        self.outputs.append(x)
-        if len(self.outputs) < len(self.factors):
+        self.run.outputs.append(x)
+        if len(self.run.outputs) < len(self.factors):
             return x
         values = [getattr(self.layer, name) for name in self.factors]
-        outputs, self.outputs = self.outputs, []
+        outputs, self.run.outputs = self.run.outputs, []
         if not self.site.used:
             return x
         total = sum((y * value for y, value in zip(outputs, values, strict=True)), start=0 * x)
@@ -158,6 +160,11 @@ def open_block(block: nn.Module, boundary: Boundary) -> None:
     """Make a block pass its input through a site, and be skipped where a pass resumes later."""
     block.place = boundary  # type: ignore[assignment]
     block.__class__ = types.new_class(type(block).__name__, (_Block, type(block)))
+
+
+def is_open(root: nn.Module) -> bool:
+    """Tell whether submodules are changed already."""
+    return any(isinstance(part, (_Block, _Changed)) for part in root.modules())
 
 
 def put_at(root: nn.Module, place: str, change: Change) -> None:

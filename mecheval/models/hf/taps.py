@@ -84,7 +84,8 @@ def place_taps(mixers: Mapping[str, nn.Module], family: str) -> dict[str, Site]:
 def kind_of(mixer: nn.Module) -> Kind | None:
     """Return the kind of a mixer, known by what its forward pass calls, or None."""
     changed = type(mixer).forward.__module__.split(".")[0] == "mecheval"
-    assert not changed, "taps are placed once, and before sites at the mixer's ends"
+    if changed:
+        raise InvalidInput(f"{type(mixer).__name__} has sites already; load the model again")
     names = _code(type(mixer).forward).co_names
     for kind in KINDS:
         if kind.mark in names and getattr(mixer, kind.single, 1) == 1:

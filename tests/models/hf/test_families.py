@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from mecheval.core.errors import InvalidInput
 from mecheval.interventions.interchange import interchange
 from mecheval.models.build import build_model
 from mecheval.models.check_model import check_whole
@@ -219,6 +220,35 @@ def test_the_sum_of_parallel_mixers_is_what_the_block_adds(monkeypatch):
     assert seen[after].abs().max() <= EXACT, "nothing is left of the stream"
 
 
+def broken(*given):
+    raise RuntimeError("broken")
+
+
+@torch.no_grad()
+def test_nothing_is_left_of_a_pass_that_fails_between_parallel_mixers():
+    model, (clean, other) = build("falcon_h1"), documents()
+    total = "blocks.0.mixer_out"
+    with record(model, [total]) as before:
+        logits = model(clean)
+    with pytest.raises(RuntimeError), patch(model, {"blocks.0.mixer.attention.query": broken}):
+        model(other)
+    with record(model, [total]) as after:
+        assert torch.equal(model(clean), logits)
+    assert torch.equal(after[total], before[total])
+
+
+@torch.no_grad()
+def test_nothing_is_left_of_a_pass_that_fails_before_the_norm_of_lightning_attention():
+    model, (clean, other) = build("minimax"), documents()
+    logits = model(clean)
+    norm = model.module.model.layers[0].self_attn.norm
+    hook = norm.register_forward_pre_hook(broken)
+    with pytest.raises(RuntimeError), record(model, ["blocks.0.mixer.state"]):
+        model(other)
+    hook.remove()
+    assert torch.equal(model(clean), logits)
+
+
 @torch.no_grad()
 def test_projections_in_one_are_the_parts_that_attention_reads():
     for family, parts in (("gpt2", 3), ("gpt_neox", 3)):
@@ -248,3 +278,21 @@ def test_an_unknown_family_has_the_sites_of_its_blocks_and_says_so():
         "mistral is not in the table of families: it has sites between its blocks alone",
     )
     assert isinstance(model, ExternalModel)
+
+
+def test_weights_that_are_no_numbers_are_refused():
+    module = build("llama").module
+    copied = type(module)(module.config)
+    with torch.no_grad():
+        copied.lm_head.weight[0, 0] = torch.nan
+    with pytest.raises(InvalidInput, match="not finite; load it in float32"):
+        HubModel(copied, "odd")
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision_is_checked_and_measured(dtype):
+    module = build("llama").module
+    model = HubModel(type(module)(module.config).to(dtype), "half")
+    whole = interchange(model, TASK, ["blocks.1.block_in"], ["value"], documents=8)
+    (values,) = whole.cells.values()
+    assert torch.from_numpy(values["kl"]).isfinite().all()

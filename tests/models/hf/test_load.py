@@ -127,7 +127,20 @@ REFUSED = [
     (missing_shard, "lacks model-00002-of-00002.safetensors"),
     (shard_elsewhere, "is damaged: its weight_map must name files beside it"),
     (damaged_weights, "cannot be loaded"),
-    (other_weights, "lack 20 tensors of it"),
+    (other_weights, "lack 20 tensors"),
+    (
+        lambda f: configure(f, num_hidden_layers=1, layer_types=None),
+        "have 9 tensors (model.layers.1.input_layernorm.weight",
+    ),
+    (lambda f: configure(f, intermediate_size=12), "cannot be loaded"),
+    (
+        lambda f: configure(f, _attn_implementation="kernels-community/flash-attn"),
+        "_attn_implementation='kernels-community/flash-attn' must be sdpa or eager",
+    ),
+    (
+        lambda f: configure(f, attn_implementation="flash_attention_2"),
+        "attn_implementation='flash_attention_2' must be sdpa or eager",
+    ),
     (larger_tokenizer, "has 25 tokens, the model 20; give the model its own tokenizer"),
     (code_in_tokenizer, "names code of its own"),
     (lambda f: configure(f, auto_map={"AutoModel": "code.M"}), "(auto_map), which is never run"),
@@ -185,6 +198,15 @@ def test_a_download_that_fails_is_one_line(monkeypatch):
         load_hf("hf:someone/model", download=True)
 
 
+def test_a_cache_that_cannot_be_read_is_not_a_failed_download(monkeypatch):
+    def fail(*args, **kwargs):
+        raise OSError("permission denied")
+
+    monkeypatch.setattr("huggingface_hub.snapshot_download", fail)
+    with pytest.raises(InvalidInput, match="cannot be read from the local cache: permission"):
+        load_hf("hf:someone/model")
+
+
 def test_a_name_in_the_cache_is_loaded(tmp_path, folder):
     snapshot = tmp_path / "cache" / "models--someone--tiny" / "snapshots" / "abc"
     snapshot.parent.mkdir(parents=True)
@@ -200,6 +222,8 @@ def test_without_transformers_one_line_says_what_to_install(monkeypatch):
     for attempt in (lambda: load_hf("hf:x"), lambda: ModelConfig("hf-config:llama")):
         with pytest.raises(InvalidInput, match=r"pip install 'mecheval\[hf\]'"):
             attempt()
+    with pytest.raises(InvalidInput, match="did you mean 'llama'"):  # whatever is installed
+        ModelConfig("hf-config:lama")
 
 
 def test_a_model_that_sees_the_future_is_refused():
@@ -216,6 +240,16 @@ def test_a_block_that_is_bypassed_is_refused(monkeypatch):
     monkeypatch.setitem(FAMILIES, "zamba2", family)
     with pytest.raises(InvalidInput, match=r"block_in' of hf-config:zamba2 is bypassed"):
         small("zamba2")
+
+
+@pytest.mark.parametrize("family", ["llama", "jamba"])
+def test_a_module_that_has_sites_is_not_given_them_again(family):
+    model = small(family)
+    with torch.no_grad():
+        logits = model(TOKENS)
+        with pytest.raises(InvalidInput, match="has sites already; load it again"):
+            HubModel(model.module)
+        assert torch.equal(model(TOKENS), logits)
 
 
 def test_a_tokenizer_is_loaded_with_its_model(folder):
