@@ -2,6 +2,8 @@
 
 import copy
 from collections.abc import Sequence
+from contextlib import redirect_stdout
+from io import StringIO
 from types import SimpleNamespace
 from typing import Any
 
@@ -42,7 +44,8 @@ def to_pyvene(model: Model, sites: Sequence[str]) -> Any:
     True
     """
     try:
-        import pyvene
+        with redirect_stdout(StringIO()):  # pyvene prints what else could be installed
+            import pyvene
     except ImportError as error:
         raise InvalidInput("pyvene is not installed; pip install pyvene") from error
     known = sites_of(model)
