@@ -82,6 +82,9 @@ def _check(dtype: str, device: str) -> None:
 def _load_module(transformers: Any, found: Located, name: str, dtype: torch.dtype) -> Any:
     """Return the model; refuse weights that are damaged, or not all that it has."""
     load = transformers.AutoModelForCausalLM.from_pretrained
+    # torch notes once what a device context redirects, and transformers replaces linspace meanwhile
+    with torch.device("meta"):
+        torch.empty(0)
     try:
         with _quiet():
             module, facts = load(

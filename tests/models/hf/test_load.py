@@ -2,6 +2,8 @@
 
 import json
 import socket
+import subprocess
+import sys
 from dataclasses import replace
 
 import pytest
@@ -264,3 +266,15 @@ def test_a_tokenizer_is_loaded_with_its_model(folder):
         json.dumps({"tokenizer_class": "PreTrainedTokenizerFast"})
     )
     assert load_hf(str(folder)).tokenizer("w3 w7")["input_ids"] == [3, 7]
+
+
+@pytest.mark.slow
+def test_a_device_context_redirects_what_it_did_before_a_model_was_loaded(folder):
+    """In a new process: torch notes the first time what such a context redirects."""
+    code = f"""import torch
+from mecheval import load_hf
+load_hf({f"hf:{folder}"!r})
+with torch.device("meta"):
+    assert torch.linspace(0, 1, 3).device.type == "meta"
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
